@@ -187,7 +187,7 @@ class Device:
         """Return the number of SMs that clusters of ``cluster`` blocks are expected to occupy.
 
         Unlike ``sms_of_clusters``, this function uses the GPCs of a measured chip. Launches use at most this number of
-        SMs. If a chip can run fewer clusters, its driver reports so at the launch.
+        SMs. If a chip can run fewer clusters, its driver reports the true number when the kernel is loaded.
         """
         if cluster <= _SMS_OF_TPC or not self.sms_of_gpcs:
             return self.sms_of_clusters(cluster)
@@ -222,7 +222,11 @@ class Device:
         raise ValueError(f"device {self.name} has no tensor rate for {operand_dtype!r}: use one of {known}")
 
     def tensor_peak(self, operand_dtype: str) -> float:
-        """Return the dense tensor peak of the whole device in flop/s, as in its data sheet. Raises ValueError."""
+        """Return the dense tensor peak of the whole device in flop/s, as in its data sheet.
+
+        Raises:
+            ValueError: The tensor cores do not multiply this type.
+        """
         return self.sm_count * self.tensor_rate(operand_dtype) * self.tensor_clock_hz
 
     @property
@@ -335,8 +339,8 @@ def device(name: str) -> Device:
 def devices_of_driver_name(driver_name: str) -> tuple[Device, ...]:
     """Return the rows of GPUs whose name in the driver is exactly ``driver_name``, such as "NVIDIA H200".
 
-    There may be several rows ("Orin"), or none for an unknown product. For example, "NVIDIA H200 NVL" does not share
-    the row of "NVIDIA H200".
+    There may be several rows ("Orin"), or none for an unknown product. Longer names do not match: "NVIDIA H200 NVL"
+    does not return the row of "NVIDIA H200".
     """
     return tuple(_row(product.name) for product in PRODUCTS if driver_name in product.driver_names)
 
@@ -417,7 +421,7 @@ def _blocks(device: Device, t: Any, r: Any, s: Any, least: Any, most: Any, some:
     ``least``, ``most`` and ``some`` are the functions minimum, maximum and any, for integers or for arrays.
     """
     if some(t < 1) or some(r < 0) or some(s < 0):
-        raise ValueError("occupancy needs at least one thread and no negative registers or shared bytes")
+        raise ValueError("occupancy needs at least one thread; registers and shared bytes must not be negative")
     warps = -(-t // device.warp_size)
     per_warp = -(-(r * device.warp_size) // device.register_allocation_unit) * device.register_allocation_unit
     per_warp = most(per_warp, 1)  # avoids a division by 0: with 0 registers, registers do not limit blocks
@@ -472,6 +476,6 @@ def _limit(device: Device, t: Any, b: Any, least: Any) -> Any:
 
 
 def _registers_of_warp(device: Device, registers: int, warps: Any) -> Any:
-    """Return how many of ``registers`` each of several warps receives, in whole allocation units."""
+    """Return the number of registers per warp, in whole allocation units, if ``warps`` share ``registers`` evenly."""
     dealt = -(-warps // device.schedulers_per_sm) * device.schedulers_per_sm
     return registers // dealt // device.register_allocation_unit * device.register_allocation_unit

@@ -62,14 +62,14 @@ class DType:
     def store(self, values: npt.ArrayLike) -> npt.NDArray[np.generic]:
         """Round real values to this type.
 
-        For i8, e2m1 and types of scales, numbers out of range become the nearest finite value.
+        For i8, e2m1 and the types of block scales, numbers out of range become the nearest finite value.
 
         Args:
             values: Real numbers.
 
         Returns:
-            An array of numpy dtype ``storage``. If an element holds several numbers (``values``), the last axis is
-            shorter by this factor.
+            An array of numpy dtype ``storage``. If an element holds several numbers, the last axis is shorter by the
+            factor ``self.values``.
         """
         if self.name == "bf16":
             return _bf16_bits(np.asarray(values, dtype=np.float32))

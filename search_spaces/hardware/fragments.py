@@ -47,7 +47,7 @@ class Fragment:
                 f"fragment: the layout uses {self.layout.subgroups} warps, but the fragment has "
                 f"{self.lanes // WARP} warps"
             )
-        # Several lanes may hold the same element, as they do for A and B in the rows of fma.
+        # Several lanes may hold the same element. For example, lanes that execute fma share elements of A and B.
         self.layout.verify(self.shape, WARP, self.lanes // WARP, replicate_threads=True)
         if sorted(self.register_order) not in ([], list(range(self.layout.elements_per_thread))):
             last = self.layout.elements_per_thread - 1

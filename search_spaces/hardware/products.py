@@ -131,10 +131,10 @@ class GpuProduct(NamedTuple):
     sms_of_gpcs: tuple[int, ...] = ()  # see Device.sms_of_gpcs
 
 
-# SMs per GPC of a GH100 with 132 SMs. Chips differ, so the numbers were chosen to agree with two observations. Of
-# clusters of 4 blocks, 30 or 31 run at a time, as times on an H100 imply (2026-11-27). Of clusters of 8 blocks, 15 run
-# on the H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. The same numbers are assumed for H200, which
-# has the same chip with as many SMs.
+# SMs per GPC of a GH100 with 132 SMs. Chips differ, so the numbers were chosen to agree with two observations. Times on
+# an H100 imply that 30 or 31 clusters of 4 blocks run at the same time (2026-11-27). 15 clusters of 8 blocks run on the
+# H100s of accel-sim/gpu-app-collection#87 and NVIDIA/cutlass#1921. The same numbers are assumed for H200, which has the
+# same chip and the same number of SMs.
 _GPCS_OF_132 = (18, 18, 18, 16, 16, 16, 16, 14)
 
 
@@ -148,18 +148,18 @@ def _geforce(name: str, sm: int, sms: int, mhz: float, l2_mib: float, memory_mib
 
 
 PRODUCTS: tuple[GpuProduct, ...] = (
-    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s f16 dense, 1979 of fp8 and i8, 67 TFLOP/s f32; H100
-    # white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
+    # NVIDIA H200 data sheet (SXM): 141 GB, 4.8 TB/s, 989 TFLOP/s for dense f16, 1979 for dense fp8 and i8, 67 for f32;
+    # H100 white paper for the SM and the clocks (1980 MHz, tensor peaks at 1830 MHz). The full 60 MB of L2 are enabled.
     # The sustained clock is not measured. It was chosen so that the estimate of our best schedule equals what the best
     # public kernel reaches on an H100 (fast.cu, bf16: 763 and 808 TFLOP/s at 4096 and 8192 cubed; cuBLAS 716 and 795).
     GpuProduct("h200", 90, 132, 1980, 60, 143771, 4800, ("NVIDIA H200",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1635, sms_of_gpcs=_GPCS_OF_132),
-    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s f16 dense, 1978.9
-    # of fp8 and i8, 66.9 TFLOP/s f32.
+    # H100 white paper (SXM5, 80 GB): 132 SMs, 50 MB of L2, 3.35 TB/s, 989.4 TFLOP/s for dense f16, 1978.9 for dense fp8
+    # and i8, 66.9 for f32.
     GpuProduct("h100", 90, 132, 1980, 50, 81559, 3350, ("NVIDIA H100 80GB HBM3",), tensor_mhz=1830, l2_gb_s=16500,
             sustained_mhz=1690, sms_of_gpcs=_GPCS_OF_132),
-    # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s f16
-    # dense, 1513 of fp8 and i8.
+    # H100 white paper (PCIe, 80 GB): 114 SMs, 1755 MHz (tensor peaks at 1620 MHz), 2.04 TB/s, 756 TFLOP/s for dense
+    # f16, 1513 for dense fp8 and i8.
     GpuProduct("h100_pcie", 90, 114, 1755, 50, 81559, 2039, ("NVIDIA H100 PCIe",), tensor_mhz=1620, l2_gb_s=12700),
     # A100 80GB data sheet (SXM4): 2039 GB/s, 312 TFLOP/s f16, 624 TOP/s i8, 19.5 TFLOP/s f32; A100 white paper: 108 SMs
     # of 64 f32 lanes, 1410 MHz, 40 MB of L2.
@@ -174,11 +174,11 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     # 330.3 TFLOP/s f16 with f16 accumulation, 330.3 TFLOP/s fp8 with f32 accumulation, 660.6 TOP/s i8, 82.6 TFLOP/s
     # f32.
     _geforce("rtx4090", 89, 128, 2520, 72, 24564, 1008, "RTX 4090", l2_gb_s=5100),
-    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s f16 dense (242 sparse), 242 of fp8 and i8 dense, 30.3 TFLOP/s f32;
+    # L4 data sheet: 24 GB, 300 GB/s, 121 TFLOP/s for dense f16 (242 sparse), 242 for dense fp8 and i8, 30.3 for f32;
     # AD104: 58 SMs, 48 MB of L2.
     GpuProduct("l4", 89, 58, 2040, 48, 23034, 300, ("NVIDIA L4",), l2_gb_s=1900),
-    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s f16 dense (733 sparse), 733 of fp8 and i8 dense, 91.6 TFLOP/s
-    # f32; AD102: 142 SMs, 96 MB of L2.
+    # L40S data sheet: 48 GB, 864 GB/s, 362 TFLOP/s for dense f16 (733 sparse), 733 for dense fp8 and i8, 91.6 for f32;
+    # AD102: 142 SMs, 96 MB of L2.
     GpuProduct("l40s", 89, 142, 2520, 96, 46068, 864, ("NVIDIA L40S",), l2_gb_s=5700),
     # Turing white paper; T4 and Quadro RTX data sheets.
     GpuProduct("t4", 75, 40, 1590, 4, 15360, 320, ("Tesla T4",), unconfirmed="memory"),
@@ -210,7 +210,8 @@ PRODUCTS: tuple[GpuProduct, ...] = (
     _geforce("rtx3080", 86, 68, 1710, 5, 10240, 760, "RTX 3080"),
     _geforce("rtx3080ti", 86, 80, 1665, 6, 12288, 912, "RTX 3080 Ti"),
     _geforce("rtx3090ti", 86, 84, 1860, 6, 24564, 1008, "RTX 3090 Ti"),
-    # Jetson Orin data sheets; clocks are for the highest power mode. The driver calls all of them "Orin".
+    # Jetson Orin data sheets; clocks are for the highest power mode. The driver reports the name "Orin" for all of
+    # them.
     GpuProduct("agx_orin_64", 87, 16, 1300, 4, 62841, 204.8, ("Orin",)),
     GpuProduct("agx_orin_32", 87, 14, 930, 4, 30697, 204.8, ("Orin",)),
     GpuProduct("orin_nx_16", 87, 8, 918, 2, 15388, 102.4, ("Orin",)),
@@ -255,7 +256,7 @@ PRODUCTS: tuple[GpuProduct, ...] = (
             ("NVIDIA B300 SXM6 AC",), tensor_mhz=1856, unconfirmed="L2"),
     GpuProduct("gb300", 103, 152, 2062, 126.5, 284208, 8000,
             ("NVIDIA GB300",), tensor_mhz=2008, unconfirmed="SMs, clock, memory"),
-    # Jetson Thor data sheet, deviceQuery listings. The driver calls both "NVIDIA Thor".
+    # Jetson Thor data sheet, deviceQuery listings. The driver reports the name "NVIDIA Thor" for both products.
     GpuProduct("jetson_thor", 110, 20, 1575, 32, 125772, 273, ("NVIDIA Thor",)),
     GpuProduct("jetson_t4000", 110, 12, 1575, 32, 65536, 273, ("NVIDIA Thor",), unconfirmed="memory"),
     # RTX Blackwell and RTX PRO Blackwell white papers and data sheets. RTX 5090 and RTX PRO 6000: published listings.

@@ -94,10 +94,11 @@ class AnyLayout:
 
 @dataclass(frozen=True)
 class LeadingDimension:
-    """wmma.load, which needs lines at one stride. The stride is a constant of the kernel, the same for all fragments.
+    """wmma.load, which needs the same stride between all lines.
 
-    The stride must be a multiple of ``stride_bytes``. Fragments must start at multiples of ``origin_bytes`` (256 bits),
-    at any distance from each other. PTX ISA, "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions".
+    The stride is a constant of the kernel, and a multiple of ``stride_bytes``. It is the same for all fragments.
+    Fragments must start at multiples of ``origin_bytes`` (256 bits), at any distance from each other. PTX ISA,
+    "wmma.load"; CUDA C++ Programming Guide, "Warp matrix functions".
     """
 
     stride_bytes: int = 16

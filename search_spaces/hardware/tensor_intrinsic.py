@@ -23,7 +23,7 @@ from search_spaces.layouts.shared_layout import SharedLayout
 
 Sums = npt.NDArray[Any]  # type of the sums: f32 or f16, or i32 for i8 operands
 
-# Maps each type that is multiplied but not stored to its storage type: tf32 values are rounded f32 values.
+# Maps a type that tensor cores multiply to the type of its arrays, if they differ: tf32 values are rounded f32 values.
 STORED = {"tf32": "f32"}
 
 

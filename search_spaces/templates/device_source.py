@@ -41,7 +41,7 @@ def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers
 
 
 def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKernel:
-    """Return ``kernel`` with the header of ``row`` if this tensor intrinsic is from another package."""
+    """Return ``kernel``. If the tensor intrinsic ``row`` is from another package, add its header."""
     return replace(kernel, headers=kernel.headers | Headers.of({row.header: row.text})) if row.text else kernel
 
 
@@ -158,7 +158,7 @@ class DeviceSource:
 
 
 def _constant(name: str, value: int | bool | float | str) -> str:
-    """Return the declaration of a constant of ``Config``. Texts become ``autosched::Choice`` (common/choice.cuh)."""
+    """Return the declaration of a constant of ``Config``. Strings are ``autosched::Choice`` (common/choice.cuh)."""
     if isinstance(value, bool):
         return f"static constexpr bool {name} = {str(value).lower()};"
     if isinstance(value, int):

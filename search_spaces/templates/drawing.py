@@ -1,4 +1,4 @@
-"""Layouts of a schedule that reports show as pictures with titles. ``autosched.reporting.pictures`` draws them."""
+"""Layouts of a schedule to show in reports, as pictures with titles. ``autosched.reporting.pictures`` draws them."""
 
 from __future__ import annotations
 

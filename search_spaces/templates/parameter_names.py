@@ -33,7 +33,7 @@ SHARED: Mapping[str, Meaning] = {
     "swizzle_{operand}": Meaning("width of the swizzle of the operand's TMA boxes", "bytes"),
     "copy_{operand}": Meaning("instruction that copies the operand from global memory"),
     "vector_{operand}": Meaning(
-        "contiguous elements of the operand that a thread moves per instruction (bytes in `copy`)", "elements"
+        "contiguous elements of the operand that a thread moves per instruction (for `copy`: bytes)", "elements"
     ),
     "copy_columns_{operand}": Meaning("adjacent threads along the operand's contiguous axis", "threads"),
     "cache_hint_{operand}": Meaning("cache hint of the operand's loads or stores in global memory"),
@@ -80,12 +80,14 @@ OWN: Mapping[str, Mapping[str, Meaning]] = {
         "row_staging": Meaning("memory in which a row is kept between two passes"),
         "passes": Meaning("number of passes over a row before it is written"),
     },
-    "transpose": {"block_rows": Meaning("rows of the block that a thread transposes in registers", "elements")},
+    "transpose": {
+        "block_rows": Meaning("rows of the block of elements that a thread transposes in registers", "elements")
+    },
     "copy": {
         "rounds": Meaning("rounds of a block, each of `unroll` vectors per thread", "rounds"),
         "order": Meaning(
             "block: the rounds of a block are adjacent in memory; grid: between two successive rounds of a block, "
-            "there is one round of every other block"
+            "there is one round of each of the other blocks"
         ),
     },
     "wgmma_matmul": _WGMMA,

@@ -56,8 +56,8 @@ class KernelTemplate:
         walk: Device code that returns the tiles of each block (``autosched/kernels/matmul/walk.cuh``). Templates with a
             walk have the attributes of ``Tiling``.
         compile_options: Compiler options of all kernels of the template.
-        sum_order: Returns the order in which a schedule adds terms, for rules on equal bits. Without this function, the
-            order is unknown.
+        sum_order: Returns the order in which a schedule adds terms, for rules that require bitwise equal results.
+            Without this function, the order is unknown.
         packages: Names of further Python packages that the functions use, whose code is part of the version.
     """
 

@@ -26,7 +26,7 @@ from search_spaces.hardware.requirements import OperandSide, Refusal
 from search_spaces.layouts.nested_layout import NestedLayout
 from search_spaces.layouts.shared_layout import Axis, SharedLayout
 
-if TYPE_CHECKING:  # only for type hints, because only products need the table of intrinsics
+if TYPE_CHECKING:  # for type hints only, because programs without products do not need the table of intrinsics
     from search_spaces.hardware.tensor_intrinsic import TensorIntrinsic
 
 _CHUNK = 2**15  # number of phases to count at a time, so that arrays fit in the CPU cache
@@ -145,7 +145,7 @@ class Traffic:
 
     @property
     def conflict_degree(self) -> float:
-        """Ratio of the cycles to the cycles without conflicts."""
+        """Number of cycles, divided by the number of cycles without conflicts."""
         return self.wavefronts / self.ideal
 
     def __add__(self, other: Traffic) -> Traffic:

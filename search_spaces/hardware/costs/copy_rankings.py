@@ -1,4 +1,7 @@
-"""Rank copies of a region, and layouts that both a copy and an intrinsic support (TVM memory planning, problem 1)."""
+"""Rank the possible copies of a region, and the layouts that both a copy and an intrinsic support.
+
+Both rankings are for problem 1 of TVM's memory planning.
+"""
 
 from __future__ import annotations
 

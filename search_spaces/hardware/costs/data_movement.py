@@ -1,11 +1,11 @@
 """Derive an efficient copy of a global-memory region to a shared-memory layout, for a given number of threads.
 
 A wg_map assigns the tile's elements to the threads of a block, which take the role of subgroups. The threads form a
-grid of rows x columns, whose columns are along contiguous global memory. Each thread copies a vector of adjacent
-elements, and the grid covers the tile in several rounds. The layout of the shared buffer is given (TVM's auto memory
-planning samples layouts). For this layout, the module derives the thread mapping and the vector width: widest legal
-accesses, whole sectors in global memory, fewest bank conflicts in shared memory. The same plans apply to copies from
-shared to global memory, which have the same addresses, sectors and conflicts.
+grid of rows x columns. Neighbouring threads of a row access contiguous global memory. Each thread copies a vector of
+adjacent elements, and the grid covers the tile in several rounds. The layout of the shared buffer is given (TVM's auto
+memory planning samples layouts). For this layout, the module derives the thread mapping and the vector width: widest
+legal accesses, whole sectors in global memory, fewest bank conflicts in shared memory. The same plans apply to copies
+from shared to global memory, which have the same addresses, sectors and conflicts.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from search_spaces.layouts.wg_map import WgMap
 
 ASYNC_BYTES = (4, 8, 16)  # bytes that cp.async can copy (PTX ISA, "cp.async": cp-size)
 SAMPLED_WARPS = 8  # number of warps per tile whose conflicts are counted; a few suffice, as layouts repeat
-MOST_SECTORS = 1.25  # limit of a thread mapping's sectors, relative to the sectors of the best mapping for the tile
+MOST_SECTORS = 1.25  # limit of the sectors that a thread mapping accesses, relative to the tile's best mapping
 MOST_CONFLICTS = 2.0  # limit of the cycles of a shared-memory access, relative to the cycles without conflicts
 MOST_LINE = 512  # all mappings are counted at once for lines of up to this number of elements
 MOST_VECTORS = 4  # maximum number of accesses that may replace one access of the widest legal size
@@ -234,7 +234,7 @@ def few_sectors(region: Region, vector: int, columns: int) -> bool:
 
 
 def wide_enough(region: Region, vector: int) -> bool:
-    """Return True if at most MOST_VECTORS vectors have as many elements as the widest aligned access."""
+    """Return True if ``vector`` is at least 1 / MOST_VECTORS of the widest aligned access, in elements."""
     return vector * MOST_VECTORS >= gcd(region.alignment, WIDEST_BYTES // region.element_bytes)
 
 
@@ -270,7 +270,8 @@ def conflict_percent(
         vector: Distance between neighbouring lanes along ``axis``, in elements.
         columns: Number of neighbouring lanes along ``axis``.
         block: Distance between neighbouring lanes across ``axis``, in elements. If 1, a lane copies one vector along
-            ``axis``. Otherwise a lane copies ``vector`` pieces of ``block`` elements each; a piece is across ``axis``.
+            ``axis``. Otherwise a lane copies ``vector`` pieces of ``block`` elements each. The elements of a piece are
+            adjacent across ``axis``.
     """
     columns = min(columns, WARP)
     percent = _percents_of_bindings(layout, element_bytes, axis, block).get((vector, columns))
@@ -283,8 +284,8 @@ def conflict_percent(
 def few_conflicts(layout: SharedLayout, element_bytes: int, axis: Axis) -> frozenset[tuple[int, int]]:
     """Return all (vector, columns) for which a copy along ``axis`` has few conflicts in shared memory.
 
-    Few conflicts means at most MOST_CONFLICTS times the cycles without conflicts. If no mapping with a vector width
-    meets this limit, the best mappings of that width are returned, because the layout may have other advantages.
+    Few conflicts means at most MOST_CONFLICTS times the cycles without conflicts. If all mappings of a vector width
+    exceed this limit, the best mappings of this width are returned, because the layout may have other advantages.
     """
     percents = _percents_of_bindings(layout, element_bytes, axis, 1)
     most: dict[int, float] = {}
@@ -309,7 +310,7 @@ def _percents_of_bindings(
 
 
 def _equivalent(layout: SharedLayout, element_bytes: int, axis: Axis) -> SharedLayout:
-    """Return a layout with the same percentages for ``block`` = 1, but a normalised number of lines.
+    """Return a layout with a normalised number of lines that has the same ``conflict_percent`` for ``block`` = 1.
 
     Tiles of many sizes then share one cached count.
     """
@@ -375,8 +376,8 @@ def _warps(
     Accesses that repeat after whole ``periods`` are sampled once.
 
     Returns:
-        Three arrays: each lane's position across the axis and its position along the axis, both of shape
-        (accesses, 32), and the index of each mapping's first access.
+        Three arrays: each lane's position across the axis, of shape (accesses, 32); each lane's position along the
+        axis, of the same shape; and, for each mapping, the index of its first access in the other arrays.
     """
     lines, line = shape
     accesses = []

@@ -1,7 +1,7 @@
 """Counts of a launch's instructions and memory traffic, from which its time is estimated.
 
-The emulator runs a sample of the launch's blocks and counts. This works for CUDA, for PTX of any compiler, and for
-Triton.
+The emulator runs a sample of the launch's blocks, and counts their instructions and memory traffic. This works for
+CUDA, for PTX of any compiler, and for Triton.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def costs(operation: str) -> Costs:
         slow: Costs = (("f64", 9.0), ("special", 1.0), ("alu", 4.0))
         return slow if opcode in ("div", "sqrt", "rcp", "rsqrt") else (("f64", 1.0),)
     if opcode in ("div", "sqrt") and kind == "f32":
-        # These results are correctly rounded, by an approximation, two Newton steps, and a check.
+        # Correctly rounded results are computed by an approximation, two Newton steps, and a check.
         rounded: Costs = (("fma", 6.0), ("alu", 1.0), ("special", 2.0), ("control", 1.0))
         return rounded if {"rn", "rz", "rm", "rp"} & {*qualifiers} else (("fma", 2.0), ("special", 1.0))
     if opcode in ("div", "rem"):

@@ -56,7 +56,7 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
     """Return the reason why a swizzle is too narrow, or None if it is not.
 
-    It is too narrow if a wider swizzle also divides the lines, because wider boxes are fewer.
+    It is too narrow if a wider swizzle also divides the lines, because fewer, wider boxes then suffice.
     """
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)

@@ -20,7 +20,7 @@ def alignment_rule(name: str, vector: str, lines: str, extent: int, element_byte
     Args:
         name: Name of the rule.
         vector: Column with the elements of a vector.
-        lines: Name of the lines, for the reason.
+        lines: Name of the lines, for the rule's message.
         extent: Elements of a line.
         element_bytes: Bytes per element.
     """
@@ -69,7 +69,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     return Rule(
         name,
         each(few),
-        "{threads} adjacent threads with {elements} elements each touch more 32-byte sectors than other mappings of "
-        "threads to a line of {length} elements",
+        "in a line of {length} elements, {threads} adjacent threads access {elements} elements each: other mappings of "
+        "threads access fewer 32-byte sectors",
         names={"length": line, "elements": vector, "threads": columns},
     )

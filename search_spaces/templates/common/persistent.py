@@ -23,7 +23,7 @@ def workers_of_launch(resident: int, tiles: int, tiles_per_block: int) -> int:
 
 
 def streams(tiles: int, tiles_per_block: int) -> bool:
-    """Return True if stream-K can distribute ``tiles`` even if one worker per tile can be resident."""
+    """Return True if stream-K has work to distribute even on a GPU that has room for one worker per tile."""
     workers = workers_of_launch(tiles, tiles, tiles_per_block)
     return workers > 1 and tiles % workers != 0
 

@@ -21,7 +21,7 @@ def stage_bytes(layout: str, rows: int, columns: int, element_bytes: int) -> int
 
 
 def contiguity(layout: str, rows: int, columns: int, axis: Axis) -> int:
-    """Return how many elements along an axis a layout keeps contiguous; 0 for an illegal layout.
+    """Return the number of elements along ``axis`` that are contiguous in shared memory; 0 for an illegal layout.
 
     Args:
         layout: Text of the layout.

@@ -1,4 +1,4 @@
-"""Generate the kernel of ``autosched/kernels/copy.cuh`` from a config, and a smaller problem to emulate."""
+"""Generate the kernel of ``autosched/kernels/copy.cuh``, and derive a smaller problem for the emulator."""
 
 from __future__ import annotations
 

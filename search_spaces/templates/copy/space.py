@@ -43,7 +43,7 @@ def parameters() -> tuple[Parameter, ...]:
             "order",
             ("block", "grid"),
             "block: the rounds of a block are adjacent in memory; grid: between two successive rounds of a block, "
-            "there is one round of every other block",
+            "there is one round of each of the other blocks",
         ),
         categorical("copy_x", ("ld.global", "cp.async"), "through registers or through shared memory"),
         ordinal("stages", (1, 2, 3, 4), "number of rounds that shared memory holds at the same time"),
@@ -69,7 +69,7 @@ def attributes(problem: Copy) -> tuple[Attribute, ...]:
             lambda vector_x, unroll: vector_x * unroll // 4,
             "registers of a thread that hold elements",
         ),
-        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, as a lower bound"),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "lower bound of the registers of a thread"),
         Attribute(
             "shared_bytes",
             lambda round_bytes, stages, copy_x: round_bytes * stages * (copy_x == "cp.async"),

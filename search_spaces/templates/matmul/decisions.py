@@ -58,10 +58,10 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         ordinal("sg_data_n", sg_data, "columns of one subgroup's sub-tile"),
         categorical("layout_a", layouts, "shared-memory layout of the tile_m x tile_k tile of a"),
         categorical("layout_b", layouts, "shared-memory layout of the tile_k x tile_n tile of b"),
-        categorical("copy_a", ("cp.async", "ld.global"), "how a is copied to shared memory"),
-        categorical("copy_b", ("cp.async", "ld.global"), "how b is copied to shared memory"),
-        ordinal("vector_a", vectors, "elements of a that a thread copies at a time"),
-        ordinal("vector_b", vectors, "elements of b that a thread copies at a time"),
+        categorical("copy_a", ("cp.async", "ld.global"), "instruction that copies operand a to shared memory"),
+        categorical("copy_b", ("cp.async", "ld.global"), "instruction that copies operand b to shared memory"),
+        ordinal("vector_a", vectors, "elements of operand a that a thread copies at a time"),
+        ordinal("vector_b", vectors, "elements of operand b that a thread copies at a time"),
         ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory in copies of a"),
         ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory in copies of b"),
         ordinal("stages", (1, 2, 3, 4, 5), "number of k-tiles that shared memory holds at the same time", deeper=True),
@@ -156,8 +156,8 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "epilogue_line",
             each(epilogue_line),
-            "distance in elements between rows of results in shared memory, which holds a whole tile in f32, or the "
-            "results of one subgroup in the type of out",
+            "distance in elements between rows of results in shared memory. The results are a whole tile in f32, or a "
+            "row of fragments of each subgroup in the type of out",
         ),
         Attribute(
             "epilogue_bytes",
@@ -184,7 +184,7 @@ def fragment_attributes() -> tuple[Attribute, ...]:
             Attribute(
                 f"fragments_{axis}",
                 fragments(axis),
-                f"fragments of out along {axis} of a subgroup",
+                f"number of fragments of out along {axis} that a subgroup computes",
                 names=axis_names(axis),
             )
             for axis in "mn"
@@ -259,6 +259,6 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 + staging
                 + REGISTER_OVERHEAD
             ),
-            "registers of a thread, as a lower bound",
+            "lower bound of the registers of a thread",
         ),
     )

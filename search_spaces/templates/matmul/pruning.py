@@ -37,7 +37,7 @@ BODY_LIMIT = 1024
 NARROW = 16  # if out has fewer rows or columns, tensor-core fragments (at least 16 x 8) consist mostly of padding
 FULL_WAVES = 2  # with this number of blocks, an SM has enough parallel work
 WIDE_TILE = 64  # smallest extent of a tile for which loads take no longer than arithmetic
-FEW_THREADS = 128  # number of threads in one warp per scheduler of an SM
+FEW_THREADS = 128  # number of threads of an SM if each of its schedulers has one warp
 # Additional registers that ``rounding_rule`` assumes per fragment register of a step, if one buffer of f32 fragments is
 # rounded to tf32 (cvt.rna) while the other is loaded. Of 37 sampled schedules near the limit, the rule excludes 25, and
 # 20 of these 25 spill 8 to 296 bytes. Of the 12 schedules that satisfy the rule, 2 spill (NVRTC 13.5, sm_90a,
@@ -113,7 +113,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tensor_cores",
             each(lambda intrinsic: intrinsic in names),
-            f"{{intrinsic}} is slower than {names[-1]}, which supports this problem: neither m nor n is under {NARROW}",
+            f"{{intrinsic}} is slower than {names[-1]}, which supports this problem, if m and n are at least {NARROW}",
         ),
     )
 
@@ -139,9 +139,9 @@ def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "results_of_thread",
             each(several),
-            f"a thread of {{intrinsic}} loads two operands per product; a thread with {most} results, as for "
-            f"{fit[0].name}, loads only {2 * int(most**0.5)} operands for {most} products, and the problem is large "
-            f"enough to keep {device.name} busy with such threads",
+            f"a thread of {{intrinsic}} loads two operands per product. A thread with {most} results (as with "
+            f"{fit[0].name}) loads only {2 * int(most**0.5)} operands for {most} products. The problem is large enough "
+            f"to keep {device.name} busy with such threads",
         ),
     )
 
@@ -280,9 +280,8 @@ def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tupl
         Rule(
             f"copy_whole_{operand}",
             each(as_wide),
-            f"{{copy}} copies {{vector}} elements at a time, but lines of {operand} are aligned to {widest} elements: "
-            "a thread could copy "
-            f"as many at a time{' by cp.async' if asynchronous else ''}",
+            f"{{copy}} copies {{vector}} elements at a time, but the alignment of {operand}'s lines allows "
+            f"copies of {widest} elements{' by cp.async' if asynchronous else ''}",
             names={name: names[name] for name in ("vector", "major", "minor", "copy")},
         ),
     )

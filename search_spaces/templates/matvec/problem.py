@@ -10,7 +10,7 @@ from search_spaces.operators.matvec import INPUTS, MOST_ROWS, Matvec
 
 
 def supports(problem: Matvec | Matmul, device: Device) -> str | None:
-    """Return the reason why the matvec kernels cannot compute ``problem``; None if it can."""
+    """Return the reason why the matvec kernels cannot compute ``problem``; None if they can."""
     if isinstance(problem, Matvec):
         return None
     if problem.m > MOST_ROWS:

@@ -395,7 +395,7 @@ def _size_rules(problem: Matvec) -> tuple[Rule, ...]:
         Rule(
             "subgroups_k",
             lambda subgroups_k, lanes_k, vector_w: (subgroups_k == 1) | (subgroups_k * lanes_k * vector_w < 2 * k),
-            f"half of the {{subgroups_k}} subgroups along k have no element of k = {k}",
+            f"half of the {{subgroups_k}} subgroups along k compute nothing, because k is only {k}",
         ),
         Rule(
             "vector_w",

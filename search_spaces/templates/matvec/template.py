@@ -16,7 +16,7 @@ from search_spaces.templates.template import KernelTemplate
 
 
 def _drawings(problem: Matvec | Matmul, config: Config, device: Device) -> tuple[Drawing, ...]:
-    step = lowering_config(config, expand=False)  # the tile of a step with k as one dimension
+    step = lowering_config(config, expand=False)  # the tile of a step, without splitting k into two dimensions
     return (Drawing("threads that hold the elements of w in one step (rows x k)", step.to_nested(dims=(1, 2))),)
 
 

@@ -32,8 +32,8 @@ FULL_WAVES = 2  # with this number of blocks per SM or more, splitting rows adds
 SPLIT_FLAG_BYTES = 16  # bytes for the flag of a split row, or for the mbarriers of a cluster's two passes
 CLUSTER_LIMIT = 8  # largest number of blocks per cluster that every GPU with clusters supports
 CLUSTER_THREADS = (
-    # Limit of threads per cluster, and limit of the emulator. This number of threads reads a row of 64 KiB in one step,
-    # 16 bytes each.
+    # Largest number of threads per cluster; the emulator supports no more. If each thread reads 16 bytes, this number
+    # of threads reads a row of 64 KiB in one step.
     4096
 )
 CLUSTER_PART_BYTES = 8192  # smallest number of bytes of a row that a block of a cluster should read
@@ -140,7 +140,7 @@ def attributes(problem: RowProblem) -> tuple[Attribute, ...]:
         Attribute(
             "states",
             lambda batch, vector_x: batch * (1 if contiguous else vector_x),
-            "rows (or columns) of a thread; each has a state (accumulators)",
+            "rows (or columns) that a thread reduces; each has its own state (accumulators)",
         ),
         Attribute(
             "combine_bytes",
@@ -343,7 +343,7 @@ def _split_gain_rules(problem: RowProblem, device: Device) -> tuple[Rule, ...]:
         Rule(
             "cluster_staging",
             lambda finish, row_staging: (finish != "cluster") | (row_staging != "reload"),
-            "the blocks of a cluster can keep their parts of a row on the chip: use row_staging registers or shared",
+            "the blocks of a cluster can keep their parts of a row on the chip: set row_staging to registers or shared",
         ),
         Rule(
             "cluster_threads",

@@ -48,7 +48,8 @@ BALANCED_N = 128  # smallest tile_n for which reading shared memory takes no lon
 ALIGNMENT = 1024  # bytes of shared memory after which the swizzle pattern repeats
 # smallest number of stages that hides latency: one stage is multiplied while copies to two stages are in flight
 FEW_STAGES = 3
-# With at least this number of blocks per SM, splitting k adds no parallelism, because an SM runs one block at a time.
+# If the grid has at least this number of blocks per SM, splitting k adds no parallelism, because an SM runs only one
+# block at a time.
 FULL_WAVES = 1
 
 
@@ -151,12 +152,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "stage_bytes_a",
             lambda tile_k: ROWS * tile_k * element_bytes,
-            "shared-memory bytes of a block for the tile of a in one stage",
+            "shared-memory bytes of a block for the tile of operand a in one stage",
         ),
         Attribute(
             "stage_bytes_b",
             lambda tile_m, tile_n, tile_k: tile_n // _blocks_of(tile_m) * tile_k * element_bytes,
-            "shared-memory bytes of a block for the tile of b in one stage",
+            "shared-memory bytes of a block for the tile of operand b in one stage",
         ),
         Attribute(
             "stage_bytes",
@@ -228,8 +229,8 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "columns",
             each(lambda tile_m, tile_n: tile_n in n_of(problem.multiplied_as, tile_m // ROWS)),
-            "tile_n is {tile_n}, but a pair of blocks, which computes a tile of {tile_m} rows, multiplies "
-            f"{problem.multiplied_as} only with n a multiple of 32",
+            "tile_n is {tile_n}, but must be a multiple of 32 if a pair of blocks computes a tile of {tile_m} rows and "
+            f"multiplies {problem.multiplied_as}",
         ),
         *(_layout_rule(problem, side) for side in SIDES),
         Rule(
@@ -243,7 +244,7 @@ def validity_constraints(problem: Matmul, device: Device) -> tuple[Rule, ...]:
             lambda sum_buffers, tiles_per_block: (
                 (sum_buffers == 1) | (tiles_per_block > 1) | (problem.scale == "block")
             ),
-            "{sum_buffers} tiles of out in tensor memory are useless for blocks that compute {tiles_per_block} tile",
+            "{sum_buffers} sum buffers in tensor memory are useless if a block computes only {tiles_per_block} tile",
         ),
         _store_rule(problem),
         *_persistent_rules(problem, device),
@@ -370,7 +371,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that each persistent block has so many tiles that all blocks finish at the same time."""
+    """Return the rule that the number of tiles per persistent block lets all blocks finish at about the same time."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:
@@ -381,9 +382,8 @@ def _waves_rule(problem: Matmul, device: Device) -> Rule:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but the {resident} blocks that run at the same "
-                f"time on {device.name} "
-                f"compute all {tiles} tiles if each computes {needed}"
+                f"a block computes {tiles_per_block} tiles, but {resident} blocks run at the same time on "
+                f"{device.name}. They compute all {tiles} tiles if each computes {needed}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 
@@ -402,7 +402,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
+        f"shared memory is sufficient for {FEW_STAGES} stages, which hide more load latency than {{stages}} stages",
     )
 
 

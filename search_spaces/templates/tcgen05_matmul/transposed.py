@@ -1,4 +1,4 @@
-"""The kernel template of matmuls of few rows by tcgen05: out^T = b^T @ a^T.
+"""Kernel template that uses tcgen05 for matmuls with few rows: out^T = b^T @ a^T.
 
 The template applies the functions of ``tcgen05_matmul`` to the problem with exchanged sides. In the kernel, m is the n
 of the original problem, and a is b^T.
@@ -14,7 +14,7 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # largest number of rows of a; more rows fill the 128 rows of tcgen05 even if a and b are not exchanged
+MOST_ROWS = 128  # largest number of rows of a; with more rows, a fills the 128 rows of tcgen05 without an exchange
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

@@ -129,12 +129,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "stage_bytes_a",
             lambda tile_m, tile_k: tile_m * tile_k * element_bytes,
-            "shared-memory bytes of the tile of a in one stage",
+            "shared-memory bytes of the tile of operand a in one stage",
         ),
         Attribute(
             "stage_bytes_b",
             lambda tile_n, tile_k: tile_n * tile_k * element_bytes,
-            "shared-memory bytes of the tile of b in one stage",
+            "shared-memory bytes of the tile of operand b in one stage",
         ),
         Attribute(
             "stage_bytes",
@@ -173,7 +173,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
             lambda accumulators, fragment_registers_a, fragment_registers_b, fragment_buffers: (
                 accumulators + fragment_buffers * (fragment_registers_a + fragment_registers_b) + REGISTER_OVERHEAD
             ),
-            "registers of a thread, as a lower bound",
+            "lower bound of the registers of a thread",
         ),
     )
 
@@ -260,7 +260,7 @@ def _swizzle_rule(problem: Matmul, side: OperandSide) -> Rule:
         f"swizzle_{side}",
         widest,
         f"boxes of {side} are {{swizzle}} bytes wide, but a line of {{across}} elements can also be divided into boxes "
-        "of twice the width, which are fewer and have no bank conflicts",
+        "of twice the width: half as many boxes are then needed, without bank conflicts",
         names={"across": across, "swizzle": f"swizzle_{side}"},
     )
 
@@ -283,7 +283,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
+        f"shared memory is sufficient for {FEW_STAGES} stages, which hide more load latency than {{stages}} stages",
     )
 
 

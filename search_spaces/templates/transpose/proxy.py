@@ -11,9 +11,9 @@ from search_spaces.spaces.schedule import Schedule
 def proxy(problem: Transpose, schedule: Schedule) -> Transpose:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
 
-    Along rows and columns, the result has a full tile and the remainder, or two full tiles. Of a batch, it has at least
-    two matrices, and as many as are needed for more than ``tiles_per_block`` tiles. Then one block reuses each stage,
-    and a second block has fewer tiles.
+    Along rows and columns, the result has a full tile and the remainder, or two full tiles. If ``problem`` is a batch,
+    the result has at least two matrices, and enough for more than ``tiles_per_block`` tiles. Then one block reuses each
+    stage, and a second block has fewer tiles.
     """
     tile_m, tile_n = schedule.integer("tile_m"), schedule.integer("tile_n")
     rows = min(problem.rows, tile_m + (problem.rows % tile_m or tile_m))

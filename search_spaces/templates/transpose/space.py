@@ -134,7 +134,7 @@ def attributes(problem: Transpose) -> tuple[Attribute, ...]:
             "bytes of a tile without padding",
         ),
         Attribute("staged", staged, "registers of a thread that hold elements"),
-        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "registers of a thread, as a lower bound"),
+        Attribute("registers", lambda staged: staged + REGISTER_OVERHEAD, "lower bound of the registers of a thread"),
         Attribute(
             "load_piece", each(load_piece), "elements that one access writes to shared memory; 0 without shared memory"
         ),

@@ -120,7 +120,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
         run_bytes=float(min(box(problem, config, side).line * element for side in SIDES)),
         multicast_bytes=(stage_bytes - requested) * steps * tiles,
         boxed=ends if store_buffers else 0,
-        boxes=1 if staged_whole else stored_boxes,  # one wait is enough if all boxes of a tile fit
+        boxes=1 if staged_whole else stored_boxes,  # one wait is enough if the buffers hold all boxes of a tile
         box_buffers=1 if staged_whole else max(store_buffers, 1),
         copying_cycles=sum(counted.cycles for counted in copied.values()),
         drains=ends,
@@ -155,7 +155,7 @@ def _vector_of_store(problem: Matmul) -> int:
 
 
 def _run_of_store(problem: Matmul) -> int:
-    """Return how many contiguous bytes of ``out`` four lanes store together."""
+    """Return the number of contiguous bytes of ``out`` that four lanes store together."""
     return RUN_OF_STORE * problem.out_dtype.bytes
 
 

@@ -39,7 +39,10 @@ def a_operand_source(problem: Matmul) -> Parameter:
     """Return the parameter ``a_operand_source``: the memory from which wgmma reads A."""
     values = (SHARED, REGISTERS) if descriptors_take(problem) else (REGISTERS,)
     return categorical(
-        "a_operand_source", values, "memory from which wgmma reads a: registers or shared memory", before=values[0]
+        "a_operand_source",
+        values,
+        "memory from which wgmma reads operand a: registers or shared memory",
+        before=values[0],
     )
 
 

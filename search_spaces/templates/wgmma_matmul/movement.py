@@ -54,7 +54,7 @@ def copies(problem: Matmul) -> tuple[Parameter, ...]:
             by: tuple[str, ...] = (BY_TMA,)
         else:
             by = (BY_TMA, BY_THREADS) if aligned_bytes(problem, side) == STRIDE_BYTES else (BY_THREADS,)
-        return categorical(f"copy_{side}", by, f"how {side} is copied to shared memory", before=by[0])
+        return categorical(f"copy_{side}", by, f"method of copying operand {side} to shared memory", before=by[0])
 
     return tuple(copy(side) for side in SIDES)
 
@@ -160,8 +160,8 @@ def _busy_rule(problem: Matmul, device: Device, side: OperandSide) -> Rule:
             (copy == BY_TMA)
             | (problem.batch * ceil_div(problem.m, tile_m) * ceil_div(problem.n, tile_n) * split_k < device.sm_count)
         ),
-        f"threads copy {side}, although TMA needs fewer instructions, and tiles of {{tile_m}} x {{tile_n}} in "
-        f"{{split_k}} splits keep all {device.sm_count} SMs of {device.name} busy",
+        f"threads copy {side}, but TMA needs fewer instructions. Tiles of {{tile_m}} x {{tile_n}} in {{split_k}} "
+        f"splits keep all {device.sm_count} SMs of {device.name} busy",
         names={"copy": f"copy_{side}"},
     )
 
@@ -172,8 +172,8 @@ class Copying:
 
     issued: float  # warp instructions, as if they were distributed evenly over the schedulers of an SM
     wavefronts: float  # wavefronts of L1, in addition to the wavefronts of the writes
-    sector_share: float  # ratio of the bytes of all sectors that are read to the bytes that are copied
-    cycles: float  # cycles that copying warps spend on shifting words, and on waiting for the copies of these words
+    sector_share: float  # bytes of all sectors that are read, divided by the bytes that are copied
+    cycles: float  # cycles in which copying warps wait for misaligned words and shift them
 
 
 def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) -> Copying | None:

@@ -87,8 +87,8 @@ def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but the {resident} blocks that run at a time on "
-                f"{device.name} compute all {tiles} tiles if each computes {needed}"
+                f"a block computes {tiles_per_block} tiles, but {resident} blocks run at the same time on "
+                f"{device.name}. They compute all {tiles} tiles if each computes {needed}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

@@ -13,7 +13,7 @@ REGISTER_STEP = 8  # setmaxnreg accepts only multiples of this number (PTX ISA, 
 # a consumer thread has at least this number of registers in addition to accumulators (ptxas message C7602)
 REGISTER_OVERHEAD = 26
 END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
-# Additional registers of a consumer that stores out from boxes in shared memory: this number for one box, and twice
+# Additional registers of a consumer that stores ``out`` from boxes in shared memory: this number for one box, and twice
 # this number for several boxes. With 32 registers in addition to 208 accumulators, some kernels spilled 4 to 56 bytes.
 # With 40 registers in addition to 192 accumulators, kernels with two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of
 # 60 kernels sampled near these limits, two still spill 4 bytes. With the main loop of 2026-11-24, only one of ten
@@ -92,8 +92,8 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
         Rule(
             "store_registers",
             boxes_fit,
-            f"a consumer needs {{needed_registers}} registers per thread, {STORE_REGISTERS} more for one box of out "
-            f"(twice as many for several boxes), and {STREAM_K_REGISTERS} more for stream-K if it is the only "
-            "consumer: ptxas would spill",
+            f"a consumer needs {{needed_registers}} registers per thread, {STORE_REGISTERS} more to store one box of "
+            f"out (twice as many for several boxes), and {STREAM_K_REGISTERS} more for stream-K if the block has only "
+            "one consumer: ptxas would spill",
         ),
     )

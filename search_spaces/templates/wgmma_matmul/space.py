@@ -154,12 +154,13 @@ def parameters(problem: Matmul, *, transposed: bool = False) -> tuple[Parameter,
         ordinal(
             "cluster_m",
             (1, 2, 4),
-            "blocks of a cluster along m, which use the same columns of b: each block copies a part of them for all",
+            "blocks of a cluster along m. They use the same columns of b: each block copies a part of them for all "
+            "blocks",
         ),
         ordinal(
             "cluster_n",
             (1, 2, 4),
-            "blocks of a cluster along n, which use the same rows of a: each block copies a part of them for all",
+            "blocks of a cluster along n. They use the same rows of a: each block copies a part of them for all blocks",
         ),
         ordinal("l2_promotion", (128, 256), "bytes that L2 fetches from DRAM at a time for TMA", at_launch=True),
         l2_evict_last(),
@@ -203,12 +204,12 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
         Attribute(
             "stage_bytes_a",
             lambda tile_m, tile_k: tile_m * tile_k * element_bytes,
-            "shared-memory bytes of the tile of a in one stage",
+            "shared-memory bytes of the tile of operand a in one stage",
         ),
         Attribute(
             "stage_bytes_b",
             lambda tile_n, tile_k: tile_n * tile_k * element_bytes,
-            "shared-memory bytes of the tile of b in one stage",
+            "shared-memory bytes of the tile of operand b in one stage",
         ),
         Attribute(
             "stage_bytes",
@@ -252,7 +253,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                     problem, tile_m, tile_k, _sharing(consumer_warpgroups, ping_pong), a_operand_source
                 )
             ),
-            "registers of a consumer's thread, as a lower bound",
+            "lower bound of the registers of a consumer's thread",
         ),
         Attribute(
             "consumer_registers",
@@ -266,7 +267,7 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
                 ceil_div(producer_registers + consumer_warpgroups * consumer_registers, consumer_warpgroups + 1),
                 needed_registers,
             ),
-            "registers of a thread at launch, as a lower bound; the mean of all warpgroups if they reallocate "
+            "lower bound of the registers of a thread at launch; the mean of all warpgroups if they reallocate "
             "registers",
         ),
     )
@@ -426,7 +427,7 @@ def _few_stages_rule(problem: Matmul, device: Device) -> Rule:
     return Rule(
         "few_stages",
         enough,
-        f"{{stages}} stages hide less load latency than {FEW_STAGES}, for which shared memory is sufficient",
+        f"shared memory is sufficient for {FEW_STAGES} stages, which hide more load latency than {{stages}} stages",
     )
 
 

@@ -16,7 +16,7 @@ from search_spaces.templates.wgmma_matmul.problem import supports as straight_su
 from search_spaces.templates.wgmma_matmul.space import space as straight_space
 from search_spaces.templates.wgmma_matmul.template import WGMMA_MATMUL
 
-MOST_ROWS = 64  # largest number of rows of a; more rows fill the 64 rows of wgmma even if a and b are not exchanged
+MOST_ROWS = 64  # largest number of rows of a; with more rows, a fills the 64 rows of wgmma without an exchange
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

@@ -26,7 +26,7 @@ class Spread:
     - ``blocked``: Distribution in blocks, whose contiguous lines run along dimension ``number``.
     - ``given``: Map that the user wrote for value ``number``.
 
-    The other kinds change the tile of the distribution ``of``:
+    The other kinds are derived from the distribution ``of`` by changing its tile:
 
     - ``drop``: The extent of dimension ``number`` becomes 1.
     - ``group``: The extent of dimension ``number`` is divided by ``size``.
@@ -204,7 +204,8 @@ class Inference:
         wanted: The distributions in which each value is used.
         product_of: Index of each product's group, by the id of the product's result.
         sources: Distribution of each reduction's operand, by the id of the reduction's result.
-        sums: Reductions whose partial results may be combined after the loop, by the state that accumulates them.
+        sums: Reductions whose partial results may be combined after the loop. Keys are the ids of the states that
+            accumulate them.
     """
 
     trace: ir.Trace

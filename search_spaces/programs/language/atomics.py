@@ -69,7 +69,10 @@ def rounds(positions: IntArray, order: int) -> Iterator[IntArray]:
 
 
 def before(type_: DType, parts: list[FloatArray]) -> Bounded:
-    """Return copies of the elements and their error bounds before an atomic. ``parts`` is a result of ``combined``."""
+    """Return copies of the elements and of their error bounds, as they are before an atomic.
+
+    ``parts`` is a result of ``combined``.
+    """
     part, bound, sizes, counts = parts
     return part.copy(), bound + Added(sizes, counts).bound(type_)
 

@@ -32,7 +32,7 @@ _ROUNDED = 1 + 2.0**-10  # factor by which rounding may increase a sum of up to 
 def certain(
     type_: DType, values: FloatArray, bounds: FloatArray, sure: FloatArray | BoolArray | bool = True
 ) -> Bounded:
-    """Clip values to the range of ``type_``, with infinite bounds where only some kernels overflow.
+    """Clip values to the range of ``type_``. Where only some kernels overflow, the bounds become infinite.
 
     Args:
         type_: Type of the values.
@@ -53,7 +53,7 @@ def certain(
     most = np.abs(values) + bounds
     if not (finite & (most > largest)).any():
         return values, bounds
-    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN, which later masks exclude
+    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN; masks exclude it later
         least = np.abs(values) - bounds
     if type_ == F32:
         beyond, perhaps = finite & (least > _LARGEST), finite & (most > _LARGEST)
@@ -157,7 +157,8 @@ def picked(operation: ir.ReduceTile, elements: Bounded, index: Bounded, axis: in
     low, high = np.where(indeterminate, -np.inf, key - errors), np.where(indeterminate, np.inf, key + errors)
     certain_nan = (nan & ~indeterminate).any(axis, keepdims=True)
     near = np.where(certain_nan, nan | indeterminate, high >= low.max(axis, keepdims=True))
-    near &= ~(chosen & (errors == 0.0))  # every kernel picks the first of several best elements that are exact
+    # If the best elements are exact and equal, every kernel picks the first of them.
+    near &= ~(chosen & (errors == 0.0))
     bound = np.where(near, np.abs(positions - np.expand_dims(smallest, axis)), 0.0).max(axis)
     return smallest, np.where((unsure > 0).any(axis), np.inf, bound)
 
@@ -308,7 +309,7 @@ def _in_any_order(
     """
     up, down = (~(side * _ROUNDED <= _LARGEST) for side in (above, below))
     finite = np.isfinite(values)
-    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN, which later masks exclude
+    with np.errstate(invalid="ignore"):  # infinity minus infinity gives NaN; masks exclude it later
         least = np.abs(values) - bounds
     # mask: the sum is infinite in every order
     surely = np.where(values > 0, ~down, ~up) & (~finite | (least > _LARGEST))

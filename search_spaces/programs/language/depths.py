@@ -94,7 +94,7 @@ class _Depths:
         return window.array.role == "input" and plain
 
     def _is_widened(self, value: ir.Value, d: int) -> bool:
-        """Return True if a wider copy of a value can be computed: it is computed element by element from loads."""
+        """Return True if a value is computed element by element from loads, so that a wider copy can be computed."""
         operation = self.definitions[value.id]
         match operation:
             case ir.LoadTile(_, window):

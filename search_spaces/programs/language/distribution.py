@@ -121,14 +121,14 @@ class Distribution:
             ValueError: If the boundaries of groups fall inside a digit that cannot be split.
         """
         remaining: list[Digit] = []
-        below = size  # factor of ``size`` that is not yet divided out of the digits, fastest digit first
+        below = size  # remaining factor of ``size``, by which the next digits are divided, fastest digit first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 remaining.append(digit)
                 continue
             divisor = math.gcd(below, digit.size)
             if divisor < digit.size and divisor < below:
-                raise ValueError(f"the boundaries of groups of {size} elements cut across a digit of {self}")
+                raise ValueError(f"groups of {size} elements would split a digit of {self} unevenly")
             below //= divisor
             if divisor < digit.size:
                 remaining.append(Digit(digit.size // divisor, digit.unit, digit.stride * divisor))
@@ -221,7 +221,7 @@ class Distribution:
 
 
 def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
-    """Split digits into slow digits, whose weights are at least ``below``, and fast digits, whose weights are smaller.
+    """Split digits into slow digits, with weights of at least ``below``, and fast digits, with smaller weights.
 
     Raises:
         ValueError: If ``below`` falls inside a digit that cannot be split.
@@ -230,7 +230,7 @@ def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple
     for digit in reversed(digits):
         divisor = math.gcd(below, digit.size)
         if divisor < digit.size and divisor < below:
-            raise ValueError(f"the boundaries of parts of {below} elements cut across a digit of {of}")
+            raise ValueError(f"parts of {below} elements would split a digit of {of} unevenly")
         below //= divisor
         if divisor > 1:
             fast.insert(0, Digit(divisor, digit.unit, digit.stride))

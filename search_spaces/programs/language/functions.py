@@ -243,8 +243,8 @@ FUNCTIONS = {
     "shift_left": _integers(np.left_shift, "<<"),
     # The operator % of C++ agrees with Python only for dividends >= 0.
     "modulo": ElementFunction(2, _bits(np.mod), "({0} % {1})", _exact, 4, "whole"),
-    # Unpack 4-bit weights: (four bits of a word - zero point) * 1 or 16, exact in f16 and bf16. For four pairs, bf16
-    # takes 11 instructions.
+    # Unpack 4-bit weights: subtract the zero point from four bits of a word, and multiply by 1 or 16. The result is
+    # exact in f16 and bf16. For four pairs, bf16 takes 11 instructions.
     **{
         f"nibble_{t.name}": ElementFunction(
             6, _nibble, "tile::nibble({0}, {1}, {2}, {3}, {4}, {5})", _exact, cost, "whole", gives=t
@@ -324,7 +324,7 @@ class Pick:
     As in numpy, NaN takes precedence over all numbers, and the first of equal elements is picked.
 
     Attributes:
-        start: Initial value for each element type. Every element replaces it.
+        start: Initial value for each element type. Any element takes precedence over it.
         sign: 1 if the largest element is picked, -1 if the smallest.
     """
 

@@ -1,4 +1,7 @@
-"""Find sizes along which results are independent, so that a problem with few rows is enough to verify a kernel."""
+"""Find the sizes along which results are independent of each other.
+
+If rows are independent, for example, a problem with few rows is enough to verify a kernel.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ def independent(trace: ir.Trace) -> Mapping[str, int]:
 
 
 class _Mixed(Exception):
-    """Raised if the program combines elements along the followed size, or uses positions along this size."""
+    """Raised if the program combines elements along the size that ``_Along`` follows, or uses positions along it."""
 
 
 class _Along:
@@ -86,7 +89,8 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                # If the window has extent 1 in this dimension, no dimension of the value runs along the size.
+                # If the window has extent 1 in this dimension, the block has only one position along the size, and no
+                # dimension of the value belongs to the size.
                 return None if along is None or window.shape[along] == 1 else along
             case ir.Coordinates(_, _, base):
                 self._check_index(base)
@@ -153,7 +157,7 @@ class _Along:
         return along[0] if along else None
 
     def _check_index(self, *indices: Index) -> None:
-        """Check that no index depends on the block's coordinate on the grid axis that divides the followed size."""
+        """Check that no index depends on the block's position along the followed size."""
         for index in indices:
             if index.kind == "block" and index.number == self.block:
                 raise _Mixed

@@ -33,7 +33,7 @@ class IndexInput:
         return rng.integers(0, drawn, shape).astype(np.int32)
 
     def edges(self, shape: tuple[int, ...], first: int) -> IntArray:
-        """Return an array that cycles through (count, -1, count - 1, 0), starting at position ``first`` of these."""
+        """Return an array that repeats the sequence (count, -1, count - 1, 0), starting at its element ``first``."""
         ends = np.roll([self.count, -1, self.count - 1, 0], -first)
         return np.resize(ends, shape).astype(np.int32)
 
@@ -97,7 +97,10 @@ def _loaded(value: ir.Value, operations: Mapping[int, ir.Computing]) -> set[str]
 
 
 def _index_value(value: ir.Value, operations: Mapping[int, ir.Computing], name: str, number: int) -> float:
-    """Return an element of ``value`` if input ``name`` contains only ``number``; other inputs and coordinates are 0."""
+    """Return an element of ``value``, assuming that all elements of input ``name`` are ``number``.
+
+    Other inputs and coordinates are assumed to be 0.
+    """
     operation = operations[value.id]
     match operation:
         case ir.LoadTile(_, window):

@@ -61,7 +61,7 @@ def move(source: Distribution, target: Distribution, warps: int) -> Move | None:
 
 
 def _move_to_larger(source: Distribution, target: Distribution, warps: int) -> Move | None:
-    """Return the register moves to a tile with additional rows or columns; None if they need shared memory."""
+    """Return the register moves that extend a tile by rows or columns; None if they need shared memory."""
     have, threads = source.elements(warps), np.arange(warps * WARP)
     rows, columns = np.divmod(target.elements(warps), target.shape[1])
     inside = (rows < source.shape[0]) & (columns < source.shape[1])

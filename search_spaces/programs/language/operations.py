@@ -203,7 +203,7 @@ class Fill:
 
 @dataclass(frozen=True)
 class PassedScalar:
-    """A tile filled with the scalar ``name``, which launches pass by value. ``number``: its value in this problem."""
+    """A tile filled with the scalar argument ``name`` of the kernel. ``number`` is its value in this problem."""
 
     result: Value
     name: str
@@ -352,7 +352,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class If:
-    """Run ``body`` if the value of ``index`` is ``equals``. The condition is the same for all threads of a block."""
+    """Run ``body`` if ``index`` has the value ``equals``. The condition is the same for all threads of a block."""
 
     number: int
     index: Index

@@ -50,7 +50,7 @@ def misses(window: ir.Window, positions: Outside) -> bool:
 
 
 def implied(masked: frozenset[Edge], edges: frozenset[Edge]) -> frozenset[Edge]:
-    """Return those of ``edges`` beyond which a mask must be false, because it is false beyond the edges ``masked``.
+    """Return the ``edges`` beyond which a mask is known to be false, given that it is false beyond ``masked``.
 
     Args:
         masked: Edges beyond which the mask is known to be false.

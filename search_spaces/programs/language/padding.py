@@ -274,7 +274,8 @@ class _Walk:
                 values.append(argument)
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
-            else:  # this argument may have ordinary elements beyond the edges of another argument
+            else:
+                # Beyond an edge of another argument, this argument may still have elements of its own array.
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:

@@ -21,7 +21,7 @@ from search_spaces.programs.language.ir import MisusedArray, ProgramError, Shape
 
 
 class Recorder(Protocol):
-    """The methods of the builder that the operators and methods of tiles call."""
+    """Methods of the builder that are called by the operators and methods of tiles."""
 
     def add(self, operation: ir.Operation) -> None:
         """Append an operation to the program."""
@@ -108,7 +108,7 @@ def located(error: Exception, function: Callable[..., object]) -> ProgramError:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint for an unknown name: the most similar known name, or all of them."""
+    """Return a hint for an unknown name: the most similar known name, or the list of all known names."""
     public = sorted(n for n in known if not n.startswith("_"))
     near = difflib.get_close_matches(name, public, 1, 0.5)
     return f"did you mean {near[0]}?" if near else f"use {', '.join(public)}"
@@ -295,7 +295,7 @@ class State(Arithmetic):
 
 
 class WindowHandle:
-    """A window on an array that the program can move."""
+    """A window on an array. The program can move the window."""
 
     def __init__(self, builder: Recorder, window: ir.Window) -> None:
         self.builder, self.window = builder, window

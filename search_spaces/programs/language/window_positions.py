@@ -40,7 +40,7 @@ def indices(operation: ir.Operation) -> tuple[Index, ...]:
 def _resolved(
     operations: tuple[ir.Operation, ...], offsets: Offsets, loop: _LoopOffsets | None
 ) -> tuple[ir.Operation, ...]:
-    """Return the operations without moves.
+    """Return the operations without moves of windows: later positions of these windows include the moves.
 
     Args:
         operations: The operations.
@@ -89,7 +89,7 @@ class _LoopOffsets:
             if index.args[0] == at and index.number % loop.step == 0:
                 return index.number // loop.step
         raise ProgramError(
-            f"{condition.source}: when: a condition that moves a window must hold in every n-th iteration: "
+            f"{condition.source}: when: a window can only move under a condition that holds in every n-th iteration: "
             f"use at % n, with n a multiple of the step {loop.step}"
         )
 
@@ -132,7 +132,7 @@ def _loop(loop: ir.Loop, offsets: Offsets) -> ir.Loop:
     for window, condition in periodic.items():
         if window in moved or sum(window in _moves(c.body) for c in conditions) > 1:
             raise ProgramError(
-                f"{condition.source}: when: the loop also moves this window elsewhere: move it in one condition only"
+                f"{condition.source}: when: the loop also moves this window outside this condition: move it only here"
             )
     each: dict[int, tuple[int, int]] = {}
     for window, by in moved.items():

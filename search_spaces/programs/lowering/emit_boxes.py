@@ -84,7 +84,7 @@ class Boxes(TensorMemory):
 
     @property
     def begun(self) -> list[str]:
-        """Declarations of counters with the iterations that a persistent block has executed for earlier tiles."""
+        """Declarations of counters: how many iterations a persistent block has executed for earlier tiles."""
         names = [f"begun_{n}" for n in dict.fromkeys(s.staged.loop for s in self.staged.values())]
         return [f"int {name} = 0;" for name in names] if self.launched and self.boxed else []
 

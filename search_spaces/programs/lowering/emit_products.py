@@ -157,8 +157,8 @@ class Products(Boxes):
     def _scales(self, operation: ir.Mma) -> list[str]:
         """Emit arrays with the scales of a and b, and return their names; none if there are no scales.
 
-        An array has one word for each combination of a step along k, a fragment, and a row of a (or a column of b) that
-        the lane holds. The bytes of a word are the scales of the step's blocks.
+        An array has one word for each step along k, each fragment, and each row of a (or column of b) of which the lane
+        holds elements. The bytes of a word are the scales of the step's blocks.
         """
         assert self.row is not None
         codes, number = list[str](), self.inference.product_of[operation.result.id]
@@ -208,7 +208,7 @@ class Products(Boxes):
         return depth // self.row.k, reads, multiplies
 
     def _buffer(self, operand: str, spread: Spread, reads: list[str]) -> str:
-        """Emit the declaration of two buffers for an operand's fragments, and return its name."""
+        """Emit the declaration of an array of two buffers for an operand's fragments, and return the array's name."""
         staged = next(n.staged for n in self.staged.values() if n.staged.name == operand)
         kind, name = "Left" if spread.kind == "left" else "Right", self.new("fragments")
         self.code.declare(f"tile::{kind}Fragments<tile::ReadEarly<Operand_{operand}>> {name}[2];")

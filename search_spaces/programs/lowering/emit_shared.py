@@ -24,7 +24,7 @@ class SharedTiles(Scans):
     """Emitter of loads and stores of shared-memory tiles."""
 
     def _expect_body(self, body: tuple[ir.Operation, ...]) -> None:
-        """Record the accesses of a loop's body as earlier accesses: the previous iteration executes them."""
+        """Record the accesses of a loop's body as already executed, because the previous iteration executes them."""
         for operation in body:
             if isinstance(operation, ir.Region):
                 self._expect_body(operation.body)

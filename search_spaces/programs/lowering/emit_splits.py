@@ -108,7 +108,10 @@ class SharedLoops(ProductsAhead):
         self._written = True
 
     def _join_two(self, split: Split, source: ir.Source) -> None:
-        """Emit the end of a loop of two blocks: the first block stores its part and exits, and the second continues."""
+        """Emit the end of a loop that two blocks share.
+
+        The first block stores its part and exits, and the second block continues.
+        """
         threads = self.distributions.warps * 32
         counts = self._part_registers(split)
         self.finish()

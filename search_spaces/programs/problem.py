@@ -107,8 +107,8 @@ class ProgramProblem(Problem):
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
         """Return the expected outputs and their error bounds, by name.
 
-        The user's reference computes the outputs, or the interpreter if there is no reference. The interpreter computes
-        the bounds, which include the rounding to the outputs' types.
+        The outputs are computed by the user's reference, or by the interpreter if there is no reference. The
+        interpreter computes the bounds, which include the rounding to the outputs' types.
         """
         values, bounds = interpret_in_any_order(self.usual_trace(), inputs, self.unordered)
         if self.program.reference is not None:

@@ -17,7 +17,8 @@ from search_spaces.templates.common.raster import RASTER_GROUPS
 FORWARD, BACKWARD, FOLDED, ZIGZAG = "forward", "backward", "folded", "zigzag"
 BLOCK_ORDERS = (FORWARD, BACKWARD, FOLDED, ZIGZAG)
 PARAMETER = "block_order"
-MOST_SIMULATED = 4096  # limit of simulated blocks, as one block hardly affects the load of a larger grid
+# maximum number of simulated blocks; in a larger grid, a single block hardly affects how evenly the SMs are loaded
+MOST_SIMULATED = 4096
 EMPTY = 0.5  # assumption: a block that returns immediately takes as long as this fraction of an iteration
 
 

@@ -93,7 +93,7 @@ def why_no_boxes(staged: Staged, layout: str, rows: int, cols: int) -> str | Non
     if rows * cols * element_bytes % BOX_ALIGNMENT:
         return f"a tile of {staged.name} has {rows * cols * element_bytes} bytes, not a multiple of {BOX_ALIGNMENT}"
     if lines > 2 * MOST_BOX or (staged.side == "b" and cols > MOST_COLUMNS):
-        return f"the tile of {staged.name} is larger than one instruction reads"
+        return f"the tile of {staged.name} is too large for the instructions that copy and read boxes"
     return None
 
 

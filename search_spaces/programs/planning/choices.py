@@ -37,7 +37,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Choices:
-    """The values of each ``p.choose``, and the inference of the program for every combination of values."""
+    """The values of each ``p.choose``, and the results of inference for every combination of values."""
 
     domains: Mapping[str, tuple[int, ...]]
     inferences: Mapping[Combination, Inference]
@@ -95,7 +95,7 @@ class Choices:
         return self.inferences[tuple(map(int, chosen))]
 
     def deciding(self, size: Callable[[Inference], int]) -> tuple[tuple[str, ...], dict[Combination, int]]:
-        """Return the names of the sizes that affect ``size(inference)``, and the results by values of these sizes."""
+        """Return the names of sizes that determine ``size(inference)``, and the results by values of these sizes."""
         table = {values: size(inference) for values, inference in self.inferences.items()}
         return _deciding(tuple(self.domains), table)
 

@@ -152,7 +152,7 @@ def _needs(inference: Inference, items: tuple[tuple[str, Value], ...]) -> Needs:
 
 
 def _divides_lines(inference: Inference, values: Mapping[str, Value]) -> bool:
-    """Return True if the lanes divide a line of each anchor's tile into equal numbers of whole vectors.
+    """Return True if, in each anchor's tile, every lane gets the same number of whole vectors of a line.
 
     Most schedules fail this test.
     """
@@ -304,7 +304,10 @@ def _fragments(inference: Inference, distributions: Distributions) -> int:
 
 
 def _in_flight(inference: Inference, distributions: Distributions) -> int:
-    """Return the number of registers for the left operand of a product that is in flight in the next iteration."""
+    """Return the number of registers that hold the left operand of the last product (``Ahead.last``).
+
+    The product may still be in flight during the next iteration, so the registers cannot be used for other values.
+    """
     loop = ahead(inference)
     if loop is None:
         return 0

@@ -25,8 +25,8 @@ def packed_width(array: Array, of: Distribution, warps: int) -> int:
 def packed_distances(array: Array, of: Distribution) -> list[int]:
     """Return, for each register, the distance in memory from register 0's element. It is equal in all threads.
 
-    The distance is equal because windows begin at tiles of the memory order, and because digits have powers of two as
-    sizes, so that threads and registers determine different bits of a position.
+    There are two reasons. Windows begin at boundaries of the memory order's tiles. The sizes of digits are powers of
+    two, so threads and registers determine different bits of a position.
     """
     assert array.order is not None
     strips, positions = array.order.position(*(np.asarray(of.of_registers(d)) for d in (0, 1)))

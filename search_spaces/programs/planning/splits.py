@@ -104,7 +104,7 @@ def combining_loop(inference: Inference) -> int | None:
 
 @cache
 def fetched_states(inference: Inference) -> frozenset[int]:
-    """Return the states that receive the states of other blocks, to combine them."""
+    """Return the states into which a block loads the states of other blocks, in order to combine them."""
     shared = shared_loop(inference)
     return frozenset(() if shared is None else shared[1].copies)
 
@@ -142,7 +142,7 @@ class Split:
 
     @property
     def each_if_long(self) -> int:
-        """Iterations per block, from which a tile's number of blocks follows; 0 if it is the same for all tiles."""
+        """Iterations per block, which determine a tile's number of blocks; 0 if all tiles have the same number."""
         return self.each if self.only_long else 0
 
     @property
@@ -160,7 +160,7 @@ class Split:
         return list(self.combined) or [o.state for o in self.loop.body if isinstance(o, ir.Set)]
 
     def workspaces(self, blocks: int, registers: int, threads: int) -> tuple[Operand, ...]:
-        """Return the arrays in global memory for parts and for counters or flags of tiles.
+        """Return the arrays in global memory that hold the parts, and the counters or flags of tiles.
 
         With stream-K, each block has memory for one part and two flags, for the tile that it shares with the next
         block. With ``keeps_last``, there is memory for one part and two flags per tile.

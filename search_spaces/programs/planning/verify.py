@@ -64,7 +64,10 @@ def _check_scopes(inference: Inference) -> None:
 
 
 def _check_windows(inference: Inference) -> None:
-    """Check that positions divide no negative numbers, and that indices and windows on shared memory are in bounds."""
+    """Check positions and indices.
+
+    No position may be computed by dividing a negative number. Indices, and windows on shared memory, must be in bounds.
+    """
     iterations = inference.trace.iterations()
     for operation, _ in inference.trace.walk():
         if isinstance(operation, ir.Loop):

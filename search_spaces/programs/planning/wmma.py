@@ -59,7 +59,10 @@ def loop_to_read_after(inference: Inference, operation: ir.Mma) -> int | None:
 
 
 def _adds_up(inference: Inference, operation: ir.Mma) -> bool:
-    """Return True if a product is added to a state of its loop whose elements all start at the same constant."""
+    """Return True if a product is added to a state of its loop.
+
+    All elements of the state must start at the same constant.
+    """
     loop = loop_to_read_after(inference, operation)
     if loop is None:
         return False

@@ -81,7 +81,7 @@ def filling(choices: Choices, device: Device) -> tuple[Parameter, ...]:
         alternate = ordinal(PING_PONG, (0, 1), doc, before=0)
         if not may_run_ahead(choices):
             return filled, alternate
-        doc = "iterations by which the first product is computed ahead, while the last product is still in flight"
+        doc = "number of iterations by which the first product runs ahead; it then overlaps with the last product"
         return filled, alternate, ordinal(PRODUCTS_AHEAD, (0, 1), doc, before=0)
     if not may_overlap_iterations(choices):
         return (filled,)
@@ -116,7 +116,7 @@ def threads(choices: Choices, device: Device) -> tuple[Attribute, ...]:
 
 
 def without_boxes(rule: Rule, choices: Choices, device: Device) -> Rule:
-    """Limit a rule on copies or fragments to schedules without boxes. Operands in boxes have neither."""
+    """Limit a rule on copies or fragments to schedules without boxes. Operands in boxes have no copies or fragments."""
     if not choices.boxed_instructions(device):
         return rule
     boxed, inputs = each(is_boxed), dict(rule.inputs)
@@ -240,7 +240,10 @@ def _map_rules(p: Product) -> list[Rule]:
             ):
                 return None
             rows = rows_of(intrinsic)
-            return f"the program's map does not give each of {WARPS} warps {rows // WARPS} of {rows} rows"
+            return (
+                f"each of {WARPS} warps must have {rows // WARPS} of {rows} rows: the program's map divides the rows "
+                "differently"
+            )
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]
 

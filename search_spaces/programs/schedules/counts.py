@@ -78,9 +78,9 @@ def _chained(inference: Inference, number: int) -> bool:
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the largest number of iterations of a block relative to the average.
 
-    The largest number is assumed to occur in the first or the last block. If several blocks share each long tile, but
-    no short tile, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per
-    tile. Otherwise ``each`` is 0.
+    The largest number is assumed to occur in the first or the last block. If only long tiles are shared by several
+    blocks, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile.
+    Otherwise ``each`` is 0.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
@@ -112,15 +112,15 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         work += BlockWork(store_bytes=4.0 * results, load_bytes=4.0 * results, instructions=5.0 * results / WARP)
     stages = stages_of(inference, config)
     if work_of_values(inference, config, distributions).unstaged_bytes > MANY_UNSTAGED * work.load_bytes:
-        stages = dict.fromkeys(stages, 1)  # rings do not hide latency if waits for unstaged loads dominate
+        stages = dict.fromkeys(stages, 1)  # rings cannot hide the latency of unstaged loads
     main = max(stages, key=lambda n: average_iterations(inference, n), default=None)
     row = fragments(config.text("intrinsic")) if inference.products else None
     boxed = bool(inference.products) and is_boxed(config.text("intrinsic"))
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for the increment
-        # at the end.
+        # With keeps_last, a block increments its tile's counter before the loop. So it need not wait for the increment
+        # after the loop.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
     # True if blocks wait at the end of a tile before they load operands of the next tile
     waits = streamed > 0 and not config.get(EARLY_COPIES, 0)
@@ -143,7 +143,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Blocks skip tiles without iterations. The numbers of remaining tiles of two blocks differ by at most one.
+        # Blocks skip tiles without iterations. The number of other tiles differs by at most one between blocks.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched

@@ -114,7 +114,7 @@ def parameters(problem: ProgramProblem, device: Device) -> tuple[Parameter, ...]
             ordinal(
                 name,
                 stage_counts(first, loop),
-                "number of pipeline stages: iterations of the loop whose tiles are in shared memory at a time",
+                "number of pipeline stages: how many iterations of the loop have tiles in shared memory at once",
             )
         )
     listed += fragment_buffers(choices)
@@ -208,7 +208,7 @@ def constants(problem: ProgramProblem) -> dict[str, int]:
 
 
 def attributes(problem: ProgramProblem, device: Device) -> tuple[Attribute, ...]:
-    """Return the attributes of the space, which rules, lowering and counts use."""
+    """Return the attributes of the space. Rules, lowering and counts use them."""
     choices = choices_of(problem)
     operands = unique_operands(choices.first)
     listed: list[Attribute] = []
@@ -265,7 +265,7 @@ def _peelable(choices: Choices, position: int, name: str) -> Attribute:
         inference = choices.inference(values)
         return int(list(inference.loops)[position] in peelable(inference))
 
-    doc = "whether only the last iteration needs some masks"
+    doc = "whether some masks are only needed in the last iteration"
     return Attribute(f"peelable_{name}", each(can_be), doc, names={n: n for n in choices.shaping})
 
 

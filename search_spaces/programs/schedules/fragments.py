@@ -29,7 +29,7 @@ def copying_name(choices: Choices) -> str:
 
 
 def fragment_buffers(choices: Choices) -> tuple[Parameter, ...]:
-    """Return the decision on one or two buffers of fragments; none if fragments cannot be buffered."""
+    """Return the decision between one and two buffers of fragments; no decision if fragments cannot be buffered."""
     if not is_bufferable(choices):
         return ()
     doc = "buffers of fragments: with 2, fragments of the next step are loaded during a multiplication"

@@ -25,7 +25,8 @@ from search_spaces.templates.common.line_access import sectors_rule
 from search_spaces.templates.common.operand_rules import operand_rules
 
 FULL_WAVES = 2  # with this number of blocks per SM or more, splitting k adds no parallelism
-EVEN_WAVES = 4  # the same limit for p.split; it is higher, because splitting also balances blocks of different lengths
+# the corresponding limit for p.split, which is higher, because splitting also balances blocks of different lengths
+EVEN_WAVES = 4
 
 
 def staged_rules(staged: Staged, threads: str) -> tuple[Rule, ...]:

@@ -74,7 +74,7 @@ def _fewer_matrices(trace: ir.Trace, sizes: Mapping[str, int]) -> dict[str, int]
 def _with_partial_wave(
     problem: ProgramProblem, small: ProgramProblem, schedule: Schedule, axes: Mapping[str, int]
 ) -> ProgramProblem | None:
-    """Return ``small`` enlarged until stream-K has whole and divided tiles; None if impossible.
+    """Return ``small``, enlarged so that stream-K divides some tiles but not all; None if this is impossible.
 
     ``axes``: Grid axis of each size that the grid divides into tiles.
     """
@@ -93,7 +93,7 @@ def _with_partial_wave(
 
 
 def independent_tiles(problem: ProgramProblem, schedule: Schedule) -> dict[str, int]:
-    """Return, for each size along which results are independent, the extent of a block's tile."""
+    """Return the sizes along which results are independent, each with the extent of a block's tile."""
     trace = choices_of(problem).inference(schedule.values).trace
     return {name: trace.tile[axis] for name, axis in independent(trace).items()}
 
@@ -161,7 +161,7 @@ def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: i
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, for each size that can be reduced, the extent of a tile or step, and the required number of these."""
+    """Return, for each size that can be reduced, the extent of a tile or step, and how many of them are needed."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}

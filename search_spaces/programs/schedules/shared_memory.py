@@ -1,4 +1,4 @@
-"""Attributes of a space for shared memory: tiles that stay in shared memory, the ring of each loop, and exchanges."""
+"""Attributes for the use of shared memory: tiles that stay in shared memory, the ring of each loop, and exchanges."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 
 
 def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return the parameters of partial sums that may be combined in ``loop``, with the values that select this loop."""
+    """Return the parameters that can select ``loop`` to combine partial sums, each with the values that select it."""
     times: dict[str, list[str]] = {}
     for i in range(len(inference.sums)):
         for time, loop_of_sum in loops_of_sum(inference, i).items():
@@ -179,7 +179,7 @@ def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
 
 
 def _peak(inference: Inference, rings: Mapping[int, str], barriers: int) -> list[Attribute]:
-    """Return the attribute ``shared_bytes``, after the attributes from which it is computed.
+    """Return the attributes from which ``shared_bytes`` is computed, followed by ``shared_bytes``.
 
     The other attributes compute the maximum over the loops, one loop at a time. So each attribute depends on few
     columns.

@@ -35,7 +35,7 @@ class Sizes:
     doc: str
 
     def constant(self, choices: Choices) -> dict[str, int]:
-        """Return a mapping of the name to the constant number, or an empty mapping if it depends on a chosen size."""
+        """Return a mapping of the name to the number, or an empty mapping if the number depends on a chosen size."""
         names, table = choices.deciding(self.size)
         return {} if names else {self.name: next(iter(table.values()))}
 

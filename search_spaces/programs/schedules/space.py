@@ -123,7 +123,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
             Rule(
                 f"subgroups{product.suffix}",
                 lambda rows, columns: np.equal(rows * columns, count),
-                f"{{rows}} x {{columns}} subgroups are not the {count} of the program's map",
+                f"{{rows}} x {{columns}} subgroups differ from the program's map, which has {count} subgroups",
                 names={"rows": f"subgroups_m{product.suffix}", "columns": f"subgroups_n{product.suffix}"},
             ),
         )
@@ -131,7 +131,7 @@ def _equal_warps(first: Product, other: Product, threads: str) -> tuple[Rule, ..
         Rule(
             f"subgroups{other.suffix}",
             lambda rows, columns, threads: np.equal(rows * columns * 32, threads),
-            "{rows} x {columns} subgroups differ from the {threads} threads of the block",
+            "{rows} x {columns} subgroups do not add up to the {threads} threads of the block",
             names={"rows": f"subgroups_m{other.suffix}", "columns": f"subgroups_n{other.suffix}", "threads": threads},
         ),
     )

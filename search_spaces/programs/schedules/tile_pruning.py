@@ -1,4 +1,4 @@
-"""Pruning rules on tiles, threads and loops, for schedules that are not faster than a simpler schedule."""
+"""Pruning rules on tiles, threads and loops. They exclude schedules that are not faster than a simpler schedule."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST_RESULTS = 32  # smallest number of results per thread with which fragment 
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
 LEAST_BLOCKS = 2  # if rings have MANY_STAGES, this number of blocks must fit on an SM
-UNROLLED_VALUES = 128  # limit on registers, added up over the bodies of an unrolled loop, due to the instruction cache
+UNROLLED_VALUES = 128  # limit on a loop body's registers times the unroll factor, due to the instruction cache
 
 
 def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
@@ -272,8 +272,8 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads hold copies of "
-        "other threads' elements than with other lanes or widths",
+        "{lanes} lanes of {width} elements on a line of {line}: with other lanes or widths, fewer of the {threads} "
+        "threads would hold copies of other threads' elements",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

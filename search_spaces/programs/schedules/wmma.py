@@ -13,7 +13,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the validity rules of wmma: operands must be in shared memory, and only loops may accumulate."""
+    """Return the validity rules of wmma: operands must be in shared memory, and sums must be accumulated in loops."""
     if not any(is_wmma(name) for name in choices.instructions(device)):
         return ()
     reasons = (why_not_wmma(i) for i in choices.inferences.values())
@@ -22,7 +22,7 @@ def wmma_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(intrinsic: str) -> str | None:
         return reason if is_wmma(intrinsic) else None
 
-    rules = [Rule.refusing("wmma", why_not, "wmma reads operands from shared memory, and only loops may accumulate")]
+    rules = [Rule.refusing("wmma", why_not, "wmma reads operands from shared memory, and accumulates only in loops")]
     for s in unique_operands(choices.first):
         if s.loop is None:
             rules.append(_home_rule(s.name))

@@ -114,7 +114,7 @@ class Execution(Computations):
         names = named if isinstance(named, tuple) else ()
         states = [value for value in (self.value_of.get(f"%{name}") for name in names) if isinstance(value, State)]
         if combine is None or combine.op != "xetile.combine" or combine.body is None or len(states) != len(names):
-            self.refuse(s, "a split loop without states or without xetile.combine after it: add both")
+            self.refuse(s, "a split loop needs a list of its states, and xetile.combine after it: add them")
         *body, last = combine.body
         if last.op != "xetile.yield" or not isinstance(parts, int):
             self.refuse(combine, "the body does not end with xetile.yield: add it")

@@ -1,4 +1,4 @@
-"""Complete listings of program fragments: undefined names become inputs, and unused results become outputs."""
+"""Turn program fragments into complete listings: undefined names become inputs, unused results become outputs."""
 
 from __future__ import annotations
 

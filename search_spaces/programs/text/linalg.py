@@ -172,7 +172,10 @@ def read_reduction(text: str, file: str) -> LinalgReduction:
     if not config.workgroup[0] or not config.partial_reduction[dimensions - 1]:
         raise ProgramError(f"{file}: linalg.generic: lowering_config lacks the rows of a workgroup or the step along k")
     if products and config.lane_basis.tile[1] * config.subgroup_basis.tile[1] > 1:
-        note(match.start(), "lanes and subgroups along the columns hold copies: they are read as consecutive columns")
+        note(
+            match.start(),
+            "lanes and subgroups along the columns hold copies: they are read as if they held consecutive columns",
+        )
     shapes: dict[tuple[int, ...], str] = {}
     for tensor in _TENSOR.finditer(text):
         dims = tuple(int(d) for d in tensor.group(1).split("x") if d)

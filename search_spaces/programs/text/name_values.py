@@ -43,7 +43,7 @@ class Names:
         self.last: dict[Shape, Tile] = {}  # the latest computed value of each shape
         # Offset and extent of each ring in shared memory, by the name of the variable that holds the offset.
         self.rings: dict[str, tuple[Index, Index]] = {}
-        self.slots: dict[str, str] = {}  # by tile, the variable with the offset of the tile in a ring
+        self.slots: dict[str, str] = {}  # for each tile in a ring, the key of its offset in ``rings``
 
     def refuse(self, s: Statement, reason: str) -> NoReturn:
         """Raise ProgramError with the statement's position."""
@@ -79,7 +79,7 @@ class Names:
             self.value_of[name] = self.grid[name] = position
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Return the end of a loop: the size named by ``stop`` or by the loop's variable, or the number ``stop``."""
+        """Return the end of a loop: the size named ``stop``, else the size of the loop's variable, else the number."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))

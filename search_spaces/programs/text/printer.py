@@ -1,7 +1,8 @@
 """Print a trace as a listing in canonical spelling. ``parse`` reads this listing as the same program.
 
 Extents and tile sizes are numbers, as a trace belongs to one choice of sizes. A window is created before its first use.
-States are printed as the statements ``state``, ``set`` and ``get``, where the documents assign to the same name again.
+States are printed as the statements ``state``, ``set`` and ``get``. The documents instead assign several times to one
+name.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ class _Printer:
         return Statement(statement.op, statement.results, statement.operands, takes=(self.vector(operation.result),))
 
     def shared(self, loop: ir.Loop, following: Iterator[ir.Operation]) -> Iterator[Statement]:
-        """Yield statements for a split loop and for the next loop in ``following``, which combines its states."""
+        """Yield statements for a split loop, and for the loop in ``following`` that combines its states."""
         # ``next`` skips operations that create states for parts of other blocks
         combine = next(o for o in following if isinstance(o, ir.Loop))
         fetch, *body = combine.body

@@ -72,7 +72,7 @@ class Survey:
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    # for each tile that no statement uses, the name of the product that the program stores to it
+    # Pseudo-code has no stores. Keys are unused tiles; values are the products that the program stores to them.
     products: dict[str, str] = field(default_factory=dict)
     # for each unused result, the output array to which it is stored
     outputs: dict[str, ArrayInfo] = field(default_factory=dict)
@@ -260,7 +260,7 @@ def _find_uses(survey: Survey) -> None:
 
 
 def _name_sizes(survey: Survey) -> None:
-    """Name each extent after the variable of the loop that positions or moves tiles along it."""
+    """Name each extent after a loop variable: the one by which tiles are positioned or moved along this extent."""
     known: dict[tuple[str, int], str] = {}
     moves: dict[tuple[str, int], str] = {}
     for loop in [s for s in survey.listing.walk() if s.op == "scf.for" and s not in survey.grid]:

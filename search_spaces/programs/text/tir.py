@@ -221,7 +221,7 @@ def _read_intrinsic(text: str, name: str, file: str, buffers: tuple[Buffer, ...]
         )
     at = text.index("tir.match_buffer")
     if len(source.shape) == 1:
-        note(at, f"{source.name} has one dimension: its layout maps rows and columns in ways that no strides express")
+        note(at, f"{source.name} has one dimension: strides cannot express how its layout maps rows and columns")
     fitting = [
         r for r in intrinsics_for(target.element, True) if r.unit == unit and r.fragment(side).shape == target.shape
     ]

@@ -70,7 +70,7 @@ class Windows(Names):
         if len(s.operands) < 2:
             self.refuse(s, "expected a vector of indices")
         name = str(s.operands[1])
-        again = f"{name}_{s.line}"  # name of the vector, if another value has the same name with another type
+        again = f"{name}_{s.line}"  # name of the vector if a value of another type already has ``name``
         index = self._positions_of(s, again if again in self.survey.free_vectors else name)
         if len(array.shape) == 1:
             return self.p.window(array, index, tile_shape(s), turned=turned)
@@ -100,7 +100,7 @@ class Windows(Names):
         self.p.store(self._value(s, s.operands[0]), window)
 
     def _masked(self, s: Statement, handle: WindowHandle, at: int | None) -> WindowHandle:
-        """Return the window with index -1 where the mask is false.
+        """Return the window with its indices replaced by -1 where the mask is false.
 
         The mask is operand number ``at``, if the statement has it.
         """
@@ -270,7 +270,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, iteration: Index) -> None:
-        """Find the variables that a loop increments modulo a ring's extent, and the tiles that they position in it."""
+        """Find the variables that a loop increments modulo a ring's extent, and the tiles at these offsets."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):

@@ -75,8 +75,8 @@ def mutate(
         parameters: Parameters of the space.
         parents: Codes of the parents, [n, parameters].
         rng: Random generator for the moves.
-        rate: Probability that a parameter moves, in addition to one parameter that always moves. The probability is
-            halved after each round.
+        rate: Probability that a parameter moves. One parameter of each parent always moves. The probability is halved
+            after each round.
         legal: Function that returns a mask of legal rows.
 
     Returns:

@@ -157,7 +157,7 @@ class Violation(NamedTuple):
 
 @dataclass(frozen=True)
 class Rejection:
-    """Number of configurations that ``rule`` rejects on its own, out of ``raw`` in the product of all domains."""
+    """Number of configurations that ``rule`` rejects on its own, out of ``raw``, the size of the product of domains."""
 
     rule: str
     count: int

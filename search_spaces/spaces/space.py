@@ -33,8 +33,8 @@ if TYPE_CHECKING:  # imported on first use, because verification needs neither c
 
 # number of schedules that are sampled to find a nearly legal one, for the error message about an empty space
 DRAWN = 256
-# minimum share of a combination of ``covering`` values; shares are relative to the samples with the same value of
-# ``stratified_by``
+# Among the samples with the same value of ``stratified_by``: minimum share of each combination of ``covering`` values,
+# before the shares are scaled to add up to one.
 LEAST_SHARE = 1 / 8
 
 
@@ -58,13 +58,14 @@ class Space:
     schedule. A search applies constraints and pruning rules. A schedule that was tuned for another problem must satisfy
     only the constraints; ``valid`` is the space without pruning rules.
 
-    The values of ``stratified_by`` and ``covering`` divide the space into ``strata``. ``covering`` are further
-    structural parameters, which have rare values. In a single space, ``stratified_by`` and ``covering`` influence only
-    the order of ranks.
+    The values of ``stratified_by`` and ``covering`` divide the space into ``strata``. ``covering`` lists further
+    structural parameters, some of whose values occur in few schedules. In a single space, ``stratified_by`` and
+    ``covering`` influence only the order of ranks.
 
     In a sample of a union, all values of ``stratified_by`` are equally frequent, and each combination of values of
     ``covering`` occurs once early in the sample. The rest of the sample is distributed to the combinations in
-    proportion to their numbers of schedules, but each combination has a share of at least LEAST_SHARE.
+    proportion to their numbers of schedules, but each combination has a share of at least LEAST_SHARE before
+    shares are scaled to add up to one.
 
     Raises ValueError for missing parameters, duplicate names, unknown names in ``needs`` or ``stratified_by``, and
     attributes that depend on themselves.

@@ -185,7 +185,7 @@ class UnionSpace:
         return self._at([(stratum, rank)])[0]
 
     def crossover(self, a: Sequence[Schedule], b: Sequence[Schedule], rng: np.random.Generator) -> list[Schedule]:
-        """Return one child of each pair. If the parents' templates differ, it is a mutant of the parent in ``a``."""
+        """Return one child of each pair. If a pair's templates differ, its child is a mutant of the parent in ``a``."""
         neighbourhood.check_pairs(a, b)
         pairs = list(zip(a, b, strict=True))
         alike = [(one, other) for one, other in pairs if one.template == other.template]

@@ -1,4 +1,4 @@
-"""Orders of sums of the matmul and matvec templates.
+"""Orders in which the matmul and matvec templates add products.
 
 All kernels add the products of a range of k in ascending order, in steps of their instruction's k extent. This holds
 for every tile, pipeline and number of warps. With split-K, each block computes one range of k, and the last block adds

@@ -1,4 +1,4 @@
-"""Orders in which the schedules of any template add, and spaces that are restricted by a rule on the order."""
+"""Orders in which the schedules of any template add terms, and spaces that are restricted by a rule on this order."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _ANY_ORDER = (
 
 
 def program_parts(problem: ProgramProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components that describe the order in which schedules of a tile program add."""
+    """Return the components that describe the order in which schedules of a tile program add the terms of sums."""
     choices = choices_of(problem)
     domains = tuple(choices.domains)
     parts = [*_splits(choices, problem, device)]

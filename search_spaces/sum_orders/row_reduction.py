@@ -1,9 +1,9 @@
-"""Orders of sums of the row_reduction template.
+"""Orders in which the row_reduction template adds the elements of a row.
 
 A thread adds the vectors of its row one after another. Lanes combine their sums by shuffles, warps through shared
 memory, and blocks of a split row through global memory or the cluster. The schedule determines the order. If row
-lengths are not multiples of the vector, rows may be peeled: the vectors of a row then begin at aligned addresses. Where
-vectors begin in a row thus depends on the position of the row.
+lengths are not multiples of the vector, rows may be peeled: the vectors of a row then begin at aligned addresses. The
+elements at which vectors begin then depend on the position of the row in memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BY_LANE = "LayerNormOnePass"
 
 
 def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
-    """Return the components of the order of sums for a row reduction."""
+    """Return the components that describe the order in which a row reduction adds elements."""
     if isinstance(problem, Reduce) and problem.kind in ("max", "argmax"):
         return (OrderPart("sums", (), lambda: f"{EXACT}, a maximum"),)
     contiguous, length = problem.reduces_contiguous, problem.length

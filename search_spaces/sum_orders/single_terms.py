@@ -44,9 +44,9 @@ def _is_zero(inference: Inference, value: ir.Value | float) -> bool:
 def _matches(
     inference: Inference, condition: ir.Value | float, dimension: int
 ) -> Iterator[tuple[ir.Coordinates, ir.Value | None]]:
-    """Yield each equality of positions along ``dimension`` and an operand that ``condition`` requires.
+    """Yield pairs of positions along ``dimension`` and an operand to which a position must be equal.
 
-    The operand must be the same for all positions. It is None for a literal.
+    The equalities are necessary for ``condition``. An operand is the same for all positions; None stands for a literal.
     """
     operation = inference.definitions.get(condition.id) if isinstance(condition, ir.Value) else None
     if not isinstance(operation, ir.Map):

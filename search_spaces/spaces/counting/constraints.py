@@ -143,7 +143,7 @@ class Constraints:
         return mask
 
     def combinations(self, mask: int) -> float:
-        """Return the approximate number of combinations that these variables have in the raw product.
+        """Return the approximate number of combinations of these variables' values in the product of all domains.
 
         The number is exact if all variables are parameters. Combinations with attributes are counted in a fixed sample,
         and Chao's estimate of unseen combinations is added ("Nonparametric estimation of the number of classes", 1984).

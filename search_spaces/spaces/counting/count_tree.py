@@ -55,8 +55,8 @@ class Step:
             values: Codes of the step's parameters in each row.
             starts: First row of each group.
             rows: Number of rows.
-            children: Earlier steps that the rows refer to: the step, its index, and for each row the group of that
-                step.
+            children: Earlier steps that the rows refer to. Each entry has the step, its index, and the step's group
+                for each row.
             is_root: True for the last step.
         """
         below = tuple((number, groups) for _, number, groups in children)
@@ -83,7 +83,10 @@ class Step:
 
 
 def _fits(rows: int, weights: Sequence[Counts]) -> bool:
-    """Return True if it is certain that the total count (sum over rows of products of weights) fits in int64."""
+    """Return True if it is certain that the total count fits in int64.
+
+    The total count is the sum, over all rows, of the product of the row's weights.
+    """
     bound = rows
     for weight in weights:
         bound *= int(weight.max(initial=0))

@@ -18,7 +18,7 @@ class RowsLeft:
         self._rows = rows
 
     def take(self, rows: int, names: Iterable[str]) -> None:
-        """Subtract ``rows`` from the remaining number. Raises TooTightlyTied if fewer rows remain."""
+        """Subtract ``rows`` from the number of rows that remain. Raises TooTightlyTied if fewer rows remain."""
         self._rows -= rows
         if self._rows < 0:
             raise TooTightlyTied(

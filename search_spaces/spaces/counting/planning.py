@@ -31,7 +31,7 @@ ROLLOUT_GAIN = 0.8
 GROWS = 1.5  # a join enlarges a table if the ratio of the new to the old length is above this value
 SHRINKS = 0.5  # grouping shrinks a table if the ratio of the new to the old length is below this value
 LOOKUP_WORK = 0.5  # work per row of a join that adds only a column, relative to a join that adds rows
-GROUPING_WORK = 1.0  # work per row of grouping, relative to the work per row of a join that adds rows
+GROUPING_WORK = 1.0  # work of grouping one row, relative to the work per row of a join that adds rows
 
 # (kind of action, index): the index of a joined relation, of a variable whose domain is joined, or of an evaluation
 Action = tuple[Literal["join", "domain", "evaluate"], int]

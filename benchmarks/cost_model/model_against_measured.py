@@ -140,8 +140,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("|---|---|---|---|---|---|---|")
     print("\n".join(first for first, _ in tables))
     print(
-        "\nPredicted time divided by measured time of the fastest configuration, for ranges of the measured time: the "
-        "median ratio, and the share of problems\nwhose ratio is within 15% of 1.\n"
+        "\nThe ratio of predicted to measured time of the fastest configuration, for ranges of the measured time.\n"
+        "Each cell has the median ratio, and the share of problems whose ratio is within 15% of 1.\n"
     )
     print("| problems | under 10 us | 10-20 us | 20-50 us | 50-200 us | longer |")
     print("|---|---|---|---|---|---|")

@@ -130,7 +130,9 @@ def why_weak(by_package: Mapping[str, Winners]) -> list[str]:
                 f"{_median(p):.1f} for {len(p)} {group}" for p, group in ((narrow, "narrow"), (wide, "others")) if p
             ]
             slowdown = statistics.median(w.slowdown for w in ws)
-            lines.append(f"- {package}, {row}, {kind}: {', '.join(parts)}; {slowdown:.1%} behind the first choice.")
+            lines.append(
+                f"- {package}, {row}, {kind}: percentile {', '.join(parts)}; {slowdown:.1%} behind the first choice."
+            )
     return lines
 
 
@@ -176,11 +178,12 @@ def page(vllm: Path, sglang: Path) -> str:
         "It does not model any effect that makes narrow tiles faster.",
         "  From 1,024 rows on, the model's first choices are the winners.",
         "- In an experiment, the model counted each short contiguous access as 64 bytes.",
-        "  This halved the percentile of L40S but worsened that of RTX PRO 6000, so the change was rejected.",
+        "  This halved the percentile of L40S (lower is better) but raised that of RTX PRO 6000, so the change was "
+        "rejected.",
         "",
         "A group consists of the winners of one package, GPU and type.",
         "For each group, the list shows the median percentile of narrow winners and of other winners.",
-        "It also shows the median that is called *behind the first choice* above:",
+        "It also shows the numbers of these winners, and the median that is called *behind the first choice* above:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

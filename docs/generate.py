@@ -260,7 +260,7 @@ def emulator_findings() -> str:
         "\n| finding | meaning |\n|---|---|\n",
     ]
     lines += [f"| `{kind}` | {MEANINGS[kind]} |\n" for kind in FindingKind]
-    lines.append("| `api_misuse` | call of an executable (copy, free or launch) that the CUDA runtime rejects |\n")
+    lines.append("| `api_misuse` | invalid call by an executable: the CUDA runtime rejects a copy, free or launch |\n")
     return "".join(lines)
 
 

@@ -11,8 +11,8 @@ namespace autosched {
 template <class C>
 using Finished = conditional<is_same<typename C::Out, int>, int, float>;
 
-// Arguments of a matmul's epilogue. The pointers are to the first row and column of out that the caller stores. Out has
-// Rows x Columns elements.
+// Arguments of a matmul's epilogue. Each pointer points to the value for the first row or column of out that the caller
+// stores. Out has Rows x Columns elements.
 template <class C, int Rows = C::m, int Columns = C::n>
 struct EpilogueArgs {
   const typename C::Out* bias;
@@ -44,8 +44,8 @@ struct EpilogueArgs {
   }
 };
 
-// Applies scales, bias and activation to `x`: Count adjacent elements of a row of out. The elements begin at column
-// `col`, and are inside the array. C: the matmul's Config. `of_row`: scale of the row.
+// Applies scales, bias and activation to `x`, which contains Count adjacent elements of a row of out. The elements
+// begin at column `col` and are inside the array. C: the matmul's Config. `of_row`: scale of the row.
 template <class C, int Count, class End>
 __device__ __forceinline__ void finish_values(float* x, const End& ends, float of_row, int col) {
   using Out = typename C::Out;

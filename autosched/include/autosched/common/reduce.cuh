@@ -47,7 +47,7 @@ struct MaxState {
   __device__ __forceinline__ void merge(const MaxState& other) { max = ptx::max_nan(max, other.max); }
 };
 
-// The largest value and its index. For equal values or several NaN, it is the first index.
+// The largest value, and the index of its first occurrence. NaN is larger than all other values.
 struct ArgMaxState {
   static constexpr int words = 2;
   float max = negative_infinity();

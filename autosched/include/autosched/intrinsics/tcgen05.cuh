@@ -60,9 +60,9 @@ inline constexpr ptx::Tcgen05Kind tcgen05_kind = Scales == 1   ? ptx::Tcgen05Kin
                                                  : Scales == 4 ? ptx::Tcgen05Kind::mxf4nvf4
                                                                : Tcgen05Type<T>::kind;
 
-// Instruction descriptor with block scales. The scales begin at byte `first` of a word. Scales: number of scales of a
-// line per multiplication. The type of the scales is ue4m3 if there are four, and ue8m0 if there are one or two. Both
-// matrices are contiguous along k.
+// Instruction descriptor with block scales. The scales begin at byte `first` of a word. In one multiplication, every
+// line of an operand has `Scales` scales. The type of the scales is ue4m3 if there are four, and ue8m0 if there are one
+// or two. Both matrices are contiguous along k.
 template <class T, int M, int N, int Scales>
 __device__ __forceinline__ constexpr unsigned tcgen05_scaled_instruction(int first) {
   return unsigned(first) << 4 | Tcgen05Type<T>::code << 7 | Tcgen05Type<T>::code << 10 | unsigned(N / 8) << 17 |

@@ -28,8 +28,10 @@ struct WgmmaOperand {
   static_assert(Extent % 8 == 0 && TileK * int(sizeof(T)) % k_bytes == 0, "rule layout: tiles need whole core matrices");
 
   // The two distances in a matrix descriptor, in bytes: one is between groups of 8 lines, the other between boxes. The
-  // leading distance is the distance between boxes, with one exception: without a swizzle, if lines are along Extent,
-  // it is the distance between groups of 8 lines. With a swizzle and lines along k, the leading distance is unused.
+  // leading distance is
+  // - unused with a swizzle and lines along k
+  // - the distance between groups without a swizzle and with lines along Extent
+  // - the distance between boxes otherwise
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
   static constexpr int stride = AlongK || Swizzle ? group_bytes : box_bytes;

@@ -26,7 +26,7 @@ struct WgmmaOutBox {
     const int warp = int(threadIdx.x) / 32 % 4, lane = int(threadIdx.x) % 32;
     if constexpr (sizeof(Out) == 4) {
 #pragma unroll
-      for (int r = 0; r < registers; r += 2) {  // two adjacent elements of the row, or of the row 8 rows below it
+      for (int r = 0; r < registers; r += 2) {  // two adjacent elements of one of two rows, 8 rows apart
         const int row = warp * 16 + lane / 4 + r / 2 % 2 * 8;
         ptx::st_shared(box + at(row, r / 4 * 2 + lane % 4 / 2) + unsigned(lane % 2 * 8), pack<Out, 2>(&x[r]));
       }

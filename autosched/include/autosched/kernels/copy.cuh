@@ -3,7 +3,7 @@
 // through registers, or by cp.async through shared memory, `stages` rounds ahead. A thread only reads data that it
 // copied itself, so no barrier is needed.
 //
-// Config: the parameters and attributes of search_spaces/templates/copy/space.py, and Word, bytes.
+// Config: the parameters and attributes of search_spaces/templates/copy/space.py, and the members Word and bytes.
 #pragma once
 #include <autosched/common/cache_hints.cuh>
 #include <autosched/common/choice.cuh>

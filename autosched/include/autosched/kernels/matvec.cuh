@@ -14,8 +14,8 @@
 // If k is not a multiple of a load's elements, rows may begin at unaligned addresses. Such torn rows are read by
 // aligned loads, starting with the load that contains the row's first element. Positions along k count from the start
 // of that load, `shift` elements before the row. A block only processes rows with the same shift (every row_classes-th
-// row of w), and it shifts x by the same amount. So x is realigned once for all these rows. Elements of a vector
-// outside the row are zero and not read.
+// row of w), and it shifts x by the same amount. So x is realigned once for all these rows. Elements of a vector that
+// are outside the row are set to zero instead of being read.
 //
 // Config: the parameters and attributes of search_spaces/templates/matvec/space.py, and m, n, k, T (of x and w), Out.
 #pragma once
@@ -112,8 +112,8 @@ struct Matvec {
       return part[2 * w / Access].word[2 * w % Access / 2];
     }
     // The first part begins with element `k` of the row. `at` is the address of this element or, if Realigned, an
-    // address `shift` elements before it. Guarded: elements before the row and after the end of k are not read, but
-    // zero.
+    // address `shift` elements before it. If Guarded, elements before the row and after the end of k are set to zero
+    // instead of being read.
     template <LoadHint Hint, bool Guarded, bool Realigned>
     __device__ __forceinline__ void load_global(const T* at, int shift, int k) {
       static_assert(Access == C::access, "in global memory, the parts of a vector alternate between lanes");
@@ -424,10 +424,10 @@ struct Matvec {
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // w has too few rows: none is in this class
+    if (C::row_classes > C::n && row_class >= C::n) return;  // w has fewer rows than classes: this class has no rows
     const int first = split * C::tiles_of_split;
-    // The block starts at element k0 of its rows. In torn rows, steps start at aligned addresses: step 0 starts `shift`
-    // elements before row n0.
+    // The block starts at element k0 of its rows. Steps start at aligned addresses: if rows are torn, step 0 starts
+    // `shift` elements before row n0.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
     const int k0 = first * C::tile_k - shift;
 
@@ -463,8 +463,8 @@ struct Matvec {
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    // Number of steps that read nothing beyond the end of k. In torn rows of x, a vector is realigned from two aligned
-    // vectors, and the second one must not extend beyond the end, either.
+    // Number of steps that read nothing beyond the end of k. If rows are torn, each vector of x is realigned from two
+    // aligned vectors. The second one must not extend beyond the end, either.
     constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;

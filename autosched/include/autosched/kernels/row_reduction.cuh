@@ -1,9 +1,9 @@
 // Reductions of the rows or the columns of an array, and normalizations of its rows, in one or two launches.
 //
-// The array is outer x length x inner. `length` is the reduced axis. Each element of the parallel axis is one
-// reduction: a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), otherwise an inner element of
-// one `outer` index. A block computes parallel_tile reductions. Its threads are distributed by a LoweringConfig (IREE
-// issue 22153), with these levels:
+// The array is outer x length x inner. `length` is the reduced axis. Each position on the parallel axis is one
+// reduction: of a row if inner is 1 (`reduces_contiguous`: contiguous memory is reduced), otherwise of the elements
+// with one pair of outer and inner indices. A block computes parallel_tile reductions. Its threads are distributed by a
+// LoweringConfig (IREE issue 22153), with these levels:
 // - along the parallel axis: subgroup, batch, lane, and the vector if this axis is contiguous
 // - along the reduced axis, in each step: subgroup, unroll, lane, and the vector if this axis is contiguous
 //
@@ -47,7 +47,7 @@ struct RowReduction {
   using Op = typename C::Op;
   template <int Pass>
   using State = typename Op::template State<Pass>;
-  // Words of the states of all passes.
+  // Number of words in the states of all passes.
   static constexpr int state_words = State<0>::words + (Op::passes == 2 ? State<1>::words : 0);
 
   static constexpr int parallel_lanes = 32 / C::lanes_k, parallel_threads = C::subgroups_m * parallel_lanes;
@@ -133,7 +133,7 @@ struct RowReduction {
   __device__ __forceinline__ int slot(int j) const {
     return j * parallel_threads + warp_parallel * parallel_lanes + lane_parallel;
   }
-  // Position along the reduced axis of the first element of vector u of a step.
+  // Position of the first element of vector `u` in step `s`, along the reduced axis.
   __device__ __forceinline__ int reduced_index(int s, int u) const {
     return begin + s * C::step + ((warp_reduced * C::unroll + u) * C::lanes_k + lane_reduced) * reduced_vector;
   }

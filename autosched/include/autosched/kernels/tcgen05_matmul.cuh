@@ -1,10 +1,10 @@
 // C = epilogue(A * B) on GPUs with tensor memory. The threads of a block have these roles, each with a file in the
 // folder tcgen05_matmul:
 // - producer: one thread issues TMA copies of tiles of A and B into a ring of stages.
-// - multiplier: one thread multiplies the tiles by tcgen05 into tensor memory.
+// - multiplier: one thread multiplies the tiles with tcgen05 instructions, which write the sums to tensor memory.
 // - epilogue: four warps read finished sums from tensor memory, 32 columns at a time, and store them.
-// The file plan has the rings, and the work of a block. Each stage has an mbarrier for "full" and one for "multiplied";
-// each buffer of sums has one for "complete" and one for "read".
+// The file plan defines the rings and the work of a block. Each stage has an mbarrier for "full" and one for
+// "multiplied"; each buffer of sums has one for "complete" and one for "read".
 //
 // A tile of 256 rows is computed by a pair of blocks. Each block has half of the rows of A and of C, and half of the
 // columns of B. One thread of the first block multiplies for both blocks. A block may compute several tiles in
@@ -44,8 +44,8 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       ptx::prefetch_map(b);
       Plan::make_barriers(shared);
     }
-    // Both blocks of a pair must have started, because both allocate. The fence after the initialisation has published
-    // the barriers.
+    // Both blocks of a pair must have started, because both allocate tensor memory. The fence after the initialisation
+    // has published the barriers.
     if constexpr (pair == 2) {
       ptx::cluster_arrive_relaxed();
       ptx::cluster_wait();
@@ -68,7 +68,7 @@ struct Tcgen05Matmul : Tcgen05Plan<Config> {
       Tcgen05Epilogue<Config>::finish_tiles(ends, out, out_map, partials, counters, order, shared, sums, warp);
     }
     ptx::tcgen05_fence_before_sync();
-    // After this synchronisation, no thread reads tensor memory or arrives at a barrier of the other block.
+    // After this synchronisation, no thread reads tensor memory, and no thread arrives at a barrier of the other block.
     if constexpr (pair == 2) {
       ptx::cluster_arrive();
       ptx::cluster_wait();

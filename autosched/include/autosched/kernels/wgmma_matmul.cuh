@@ -1,6 +1,7 @@
 // C = epilogue(A * B) on Hopper. A producer warp issues TMA copies of tiles of A and B into a ring of stages, and
-// `consumer_warpgroups` warpgroups multiply the tiles by wgmma. The producer is a single warp, or a warp of a warpgroup
-// that releases registers. Each stage has a "full" mbarrier, and an "empty" one at which every consumer arrives.
+// `consumer_warpgroups` warpgroups multiply the tiles with wgmma instructions. The producer is a single warp, or a warp
+// of a warpgroup that releases registers. Each stage has a "full" mbarrier, and an "empty" one at which every consumer
+// arrives.
 //
 // The folder wgmma_matmul has these files:
 // - plan: the ring, and the work of a block

@@ -31,9 +31,9 @@ __device__ __forceinline__ void mbarrier_arrive_expect_tx(unsigned barrier, unsi
                : "memory");
 }
 
-// Returns true if the phase of this parity has completed. May wait for a limited time. The instruction has no
-// .acquire.cluster, not even for barriers at which other blocks of the cluster arrive, because ptxas would then
-// invalidate L1 after each wait.
+// Returns true if the phase of this parity has completed. May wait for a limited time. The instruction does not use
+// .acquire.cluster, not even for barriers at which other blocks of the cluster arrive: with .acquire.cluster, ptxas
+// would invalidate L1 after each wait.
 __device__ __forceinline__ bool mbarrier_try_wait(unsigned barrier, unsigned parity) {
   unsigned ended;
   asm volatile(

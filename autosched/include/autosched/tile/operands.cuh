@@ -61,7 +61,7 @@ struct Operand : StoredTile<L> {
   using T = typename L::T;
   using Layout = typename L::Layout;
   static constexpr int rows = L::rows, columns = L::columns;
-  static constexpr int vector = L::access_vector;  // vector of the intrinsic's loads
+  static constexpr int vector = L::access_vector;  // number of elements per load of the intrinsic
   // Number of fragments of B per ldmatrix.
   static constexpr int group = L::group_size / I::n % I::b_group == 0 ? I::b_group : 1;
 
@@ -111,8 +111,8 @@ struct Operand : StoredTile<L> {
     const int but_one = flipped() & (flipped() - 1);
     return (but_one & (but_one - 1)) != 0;
   }
-  // Address of an element of a tile. Bits that are 0 in the addresses of all tiles are flipped last. So one address per
-  // iteration suffices for all fragments.
+  // Address of an element of a tile. If the bits in which fragments differ are 0 in the addresses of all tiles, they
+  // are flipped last, after the tile's address has been added. So one address per iteration suffices for all fragments.
   __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
     if constexpr (splits()) {
       if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {
@@ -159,7 +159,7 @@ struct Unrounded : Operand {};
 template <class Operand>
 struct ReadEarly : Operand {};
 
-// Converts a word of a fragment to a register of a value, which contains packed elements or a single number.
+// Converts a word of a fragment to the type of a value's registers: packed elements in a word, or a single number.
 template <class Register, class X>
 __device__ __forceinline__ Register of_register(X x) {
   if constexpr (is_same<Register, float> && !is_same<X, float>) {

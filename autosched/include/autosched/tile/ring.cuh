@@ -78,9 +78,9 @@ __device__ __forceinline__ void start_ring(Loads& loads, unsigned shared, int st
 
 // Runs `body(stage address, iteration)` for each of `steps` iterations, while the loads of later iterations are in
 // flight. An iteration has one commit group, one wait and one barrier. If there is only one stage, a second barrier
-// precedes its refilling. If `last` is a different function than `body`, it runs in the last iterations, and all other
-// iterations only load tiles that are inside the arrays. Begun: the first loads have been started, and `loads` has been
-// advanced to the next loads.
+// precedes its refilling. If `last` is a different function than `body`, it replaces `body` in the last iterations; all
+// other iterations then only load tiles that are inside the arrays. If Begun, the caller has already started the first
+// loads and has advanced `loads` to the next ones.
 template <class C, bool Begun = false, class Loads, class Body, class Last>
 __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int steps, const Body& body, const Last& last) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
@@ -136,8 +136,9 @@ __device__ __forceinline__ void pipeline(Loads& loads, unsigned shared, int step
 
 // Like `pipeline`, but each iteration only multiplies fragments, in Steps steps, and uses two buffers of fragments.
 // `read(stage address, step, buffer)` loads the fragments of the next step while `multiply(buffer)` multiplies the
-// current fragments. This continues across the barrier between two iterations, so that tensor cores have work after it.
-// Peeled: only the last iterations load tiles that are not completely inside the arrays.
+// current fragments. The last fragments of an iteration are multiplied after the barrier of the next iteration, so that
+// tensor cores have work after the barrier. Peeled: only the last iterations load tiles that are not completely inside
+// the arrays.
 template <class C, int Steps, bool Peeled, bool Begun = false, class Loads, class Read, class Multiply>
 __device__ __forceinline__ void fragment_pipeline(Loads& loads, unsigned shared, int steps, const Read& read,
                                                   const Multiply& multiply) {

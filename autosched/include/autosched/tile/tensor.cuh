@@ -64,7 +64,8 @@ __device__ __forceinline__ void read_fragments(Sum* acc, unsigned from) {
   }
 }
 
-// Adds to acc this warp's part of the Count * Rows rows that Groups warpgroups share. Without Adds, acc is overwritten.
+// Reads this warp's part of Count * Rows rows, which Groups warpgroups share. If Adds, the values are added to acc,
+// otherwise they overwrite acc.
 template <int Rows, int N, int Count, int Groups, bool Adds, class Sum>
 __device__ __forceinline__ void read_tensor(Sum* acc, unsigned tensor, int warp) {
   constexpr int halves = Rows / 64, columns = N % 64 == 0 ? 64 : N % 16 == 0 ? 16 : 8;

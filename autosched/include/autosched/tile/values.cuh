@@ -142,8 +142,8 @@ __device__ __forceinline__ int saturated(int x) {
 }
 // Rounds towards zero and saturates; NaN becomes 0.
 __device__ __forceinline__ int truncated(float x) { return __float2int_rz(x); }
-// Loads a number from which positions are computed. The number is clamped to its range. It is `low` unless `from` is
-// inside of the array (`inside`).
+// Loads a number from which positions are computed, and clamps it to its range. If `from` is outside of the array
+// (`inside` is false), the number is `low`.
 __device__ __forceinline__ int load_scalar(const int* from, bool inside, int low, int high) {
   const int number = inside ? int(ptx::ld_global_nc<4>(from).word[0]) : low;
   return minimum(maximum(number, low), high);
@@ -175,7 +175,7 @@ __device__ __forceinline__ int load_row(const int* from, bool inside, int paddin
 }
 // Returns the quotient rounded down; the divisor is at least 1.
 __device__ __forceinline__ int floor_divide(int a, int b) { return a / b - (a % b < 0); }
-// Returns the 4-bit number of a column in a word, minus `zero`.
+// Returns (x - zero) * times for the 4-bit number x of a column, which is stored in `word`.
 __device__ __forceinline__ float nibble(int word, int column, int first, int count, int zero, int times) {
   const int step = column / 16 % count + first;
   return float(((word >> (4 * step + column % 2 * 16) & 15) - zero) * times);
@@ -201,7 +201,8 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
         step < 2 ? ptx::prmt<0x5250>(unsigned(word), exponents) : ptx::prmt<0x5351>(unsigned(word), exponents);
     const unsigned lower = (bytes & 0x000f000fu) | (exponents + (zeros << 4));
     if (step % 2) return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0xbc00bc00u), f16x2(bytes)));
-    // 16 (1024 + 17 zero) = 16384 + 16 (17 zero), in steps of 16.
+    // `less` is -16 (1024 + 17 zero) = -16384 - 16 (17 zero). Near this value, f16 numbers are multiples of 16, so the
+    // bits of `less` are those of -16384 plus 17 zero.
     const unsigned less = 0xf400f400u + zeros * 17u;
     return static_cast<unsigned>(ptx::fma_rn(f16x2(lower), f16x2(0x4c004c00u), f16x2(less)));
   } else {
@@ -211,7 +212,7 @@ __device__ __forceinline__ unsigned nibbles(int word, int step, int zero) {
     return ptx::fma_rn_bf16x2(number, factor, less | zeros);
   }
 }
-// Returns the e2m1 number of a column times a scale and 2^-14. Numbers are stored as for `nibble`.
+// Returns the product of a column's e2m1 number, a scale and 2^-14. Numbers are stored as for `nibble`.
 __device__ __forceinline__ float fp4(int word, int column, int first, int count, float scale) {
   const int code = word >> (4 * (column / 16 % count + first) + column % 2 * 16) & 15, exponent = code >> 1 & 3;
   const float size = exponent ? float(2 + (code & 1) << exponent) * 0.25f : float(code & 1) * 0.5f;

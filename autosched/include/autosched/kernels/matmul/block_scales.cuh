@@ -46,7 +46,7 @@ struct BlockScales {
   struct Words {
     unsigned a[words][groups_a], b[words][groups_b];
 
-    // Returns the scales of a step for a fragment of A or B. They are in the lowest bytes.
+    // Returns the scales of a step for a fragment of A or B, in the lowest bytes of the result.
     __device__ __forceinline__ unsigned of_a(int i, int step) const { return part(a[step / steps_of_word][i / 2], step); }
     __device__ __forceinline__ unsigned of_b(int j, int step) const { return part(b[step / steps_of_word][j / 4], step); }
     __device__ static __forceinline__ unsigned part(unsigned word, int step) {

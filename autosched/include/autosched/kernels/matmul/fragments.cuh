@@ -6,8 +6,8 @@
 
 namespace autosched {
 
-// The fragments of a warp for one step of the intrinsic along k. A and B define how they are read from a tile
-// (operands.cuh).
+// The fragments of a warp for one step of the intrinsic along k. The types A and B define how the fragments are read
+// from a tile (operands.cuh).
 template <class C, class A, class B>
 struct MatmulFragments {
   using I = typename C::Intrinsic;

@@ -76,7 +76,7 @@ struct MatmulLoop {
           if (left > 1) held[0].load(tile, 0, warp_m, warp_n, lane);
         }
         if (step == 0) {
-          // All warps have finished reading the previous k-tile in stage `fill` before the last barrier.
+          // Stage `fill` contains the previous k-tile. All warps finished reading it before the last barrier.
           if (left > ahead) loader.start(fill);
           loader.advance();
           Loader::commit();
@@ -100,7 +100,8 @@ struct MatmulLoop {
       const bool more = left > ahead;
       const unsigned tile = loader.shared + unsigned(stage * C::stage_bytes);
       if constexpr (C::stages > 1) {
-        // All warps have finished reading stage `fill`, in the previous step, before the barrier above.
+        // Stage `fill` was read in the previous iteration. The barrier above ensures that all warps have finished
+        // reading it.
         if (more) {
           loader.start(fill);
           loader.load();

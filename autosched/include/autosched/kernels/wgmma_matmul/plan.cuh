@@ -155,15 +155,15 @@ struct WgmmaPlan {
       place.start = encoded_start(shared);
       return place;
     }
-    // Address of the stage, for a state created for copies.
+    // Address of the stage. Only for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
-    // Address of the stage whose encoded start is `start`, for a state created for descriptors.
+    // Address of the stage whose encoded start is `start`. Only for a state created for descriptors.
     __device__ __forceinline__ unsigned tile_at(unsigned start) const {
       return shared + 16 * (start - encoded_start(shared));
     }
     __device__ __forceinline__ unsigned full() const { return shared + unsigned(barriers_at) + barrier; }
-    // The "empty" barrier of the previous stage. It is adjacent to the "full" barrier of the current stage, so
-    // consumers can derive its address from that barrier when they release the previous stage.
+    // The "empty" barrier of the previous stage. It is next to the "full" barrier of the current stage. So consumers
+    // that release the previous stage can compute its address from the address of that "full" barrier.
     __device__ __forceinline__ unsigned empty_before() const { return full() + 8; }
     __device__ __forceinline__ unsigned empty() const {
       const unsigned next = barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16;

@@ -35,10 +35,10 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     drain(place);
   }
 
-  // The code of all producer threads. If TMA can copy one of the operands, one thread issues its copies. Each thread
-  // starts copies of its part of the other operands. A stage is signalled as full with a delay of `behind` k-tiles, so
-  // that the copies of `behind` k-tiles are in flight. `behind` is the number of stages that consumers do not use, not
-  // counting the stage that is being filled.
+  // The code of all producer threads. An operand that TMA can copy is copied by one thread. An operand that TMA cannot
+  // copy is divided among all threads, and each thread starts the copies of its part. A stage is signalled as full with
+  // a delay of `behind` k-tiles, so that the copies of `behind` k-tiles are in flight. `behind` is the number of stages
+  // that consumers do not use, not counting the stage that is being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
                                                       int warp) {
@@ -135,9 +135,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // Copies share number `part` of the tile's boxes: `Lines` lines of each box. If these are too many lines for a TMA
-  // copy, they are copied in two halves. Many boxes are copied in a loop that is not unrolled, because ptxas would need
-  // more than 24 registers for their coordinates.
+  // Copies the share with number `part` of the tile's boxes: `Lines` lines of each box. If these are too many lines for
+  // a TMA copy, they are copied in two halves. Many boxes are copied in a loop that is not unrolled, because ptxas
+  // would need more than 24 registers for their coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

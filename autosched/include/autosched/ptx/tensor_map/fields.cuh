@@ -1,5 +1,5 @@
 // tensormap.replace (PTX ISA 9.7.9.28, sm_90a): writes fields of a tensor map in global memory. A single thread calls
-// these functions. Other threads and the host see the results like other writes. Bulk copies read maps through another
+// these functions. To other threads and the host, these are ordinary writes. Bulk copies read maps through another
 // proxy: they need a fence.proxy.tensormap, or a copy of the map as a parameter of a later kernel.
 #pragma once
 

@@ -55,8 +55,9 @@ __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
 }
 
-// Makes this thread's writes to shared memory visible to later copies and multiplications, and orders its earlier reads
-// before their writes. On an H100 without this fence, writes overtook such reads after an arrival at an mbarrier.
+// Makes this thread's writes to shared memory visible to later bulk copies and multiplications. Also orders this
+// thread's earlier reads before the writes of later bulk copies. On an H100 without this fence, such writes overtook
+// reads after an arrival at an mbarrier.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Prefetches the tensor map.

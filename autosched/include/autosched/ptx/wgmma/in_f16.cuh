@@ -74,7 +74,7 @@ __device__ __forceinline__ void hold_register(f16x2& x) { asm volatile("" : "+r"
 #define AUTOSCHED_HALVES248 AUTOSCHED_HALVES240, "+r"(d[60]), "+r"(d[61])
 #define AUTOSCHED_HALVES256 AUTOSCHED_HALVES248, "+r"(d[62]), "+r"(d[63])
 
-// EACH(n, ...): all other arguments are numbers of asm operands. The first three are for A in shared memory:
+// EACH(n, ...): all other arguments are lists of asm operands. The first three are for A in shared memory:
 // - the descriptors and the predicate
 // - the source of the predicate
 // - whether A and B are contiguous along m and n

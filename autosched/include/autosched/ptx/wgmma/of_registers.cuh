@@ -7,8 +7,10 @@
 namespace autosched::ptx {
 
 // clang-format off
-// EACH(n, ...) for every n. Its other three arguments are numbers of asm operands. The first lists A, the descriptor of
-// B and the predicate. The second is the source of the predicate. The third states whether B is contiguous along n.
+// EACH(n, ...) for every n. Its other three arguments are lists of asm operands:
+// - A, the descriptor of B, and the predicate
+// - the source of the predicate
+// - whether B is contiguous along n
 #define AUTOSCHED_WGMMA_A_EVERY_TYPE(EACH) \
   EACH(8, "{%4, %5, %6, %7}, %8, p", "%9", "%10") \
   EACH(16, "{%8, %9, %10, %11}, %12, p", "%13", "%14") \

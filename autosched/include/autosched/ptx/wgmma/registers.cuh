@@ -68,9 +68,12 @@
 #define AUTOSCHED_D248(KIND) AUTOSCHED_D240(KIND), "+" KIND(d[120]), "+" KIND(d[121]), "+" KIND(d[122]), "+" KIND(d[123])
 #define AUTOSCHED_D256(KIND) AUTOSCHED_D248(KIND), "+" KIND(d[124]), "+" KIND(d[125]), "+" KIND(d[126]), "+" KIND(d[127])
 
-// EACH(n, ...) has three other arguments, which are numbers of asm operands. The first lists the descriptors and the
-// predicate. The second is the source of the predicate. The third lists two further operands. The first macro contains
-// each n that all types support, the second each n that integer types do not support (PTX ISA 9.7.15.2, "Shape").
+// EACH(n, ...) has three other arguments, which are lists of asm operands:
+// - the descriptors and the predicate
+// - the source of the predicate
+// - two further operands
+// The first macro lists each n that all types support. The second lists each n that integer types do not support (PTX
+// ISA 9.7.15.2, "Shape").
 #define AUTOSCHED_WGMMA_EVERY_TYPE(EACH)           \
   EACH(8, "%4, %5, p", "%6", "%7, %8")             \
   EACH(16, "%8, %9, p", "%10", "%11, %12")         \

@@ -128,7 +128,7 @@ class FunctionInBatches:
         self._drawn.append(drawn)
 
     def _is_batched(self, call: int, rows: int, extent: int) -> bool:
-        """Return True if, in every run so far, the first extent of this random call was equal to the number of rows."""
+        """Return True if, in every run so far, the random array of this call had as many rows as the batch."""
         return extent == rows and all(d[call][0] == d[call][1] for d in self._drawn if call in d)
 
     def _row(

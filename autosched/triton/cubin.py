@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-# Codes of attributes in the section .nv.info, whose data are a symbol and a value of four bytes each (cuobjdump -elf
-# prints their names).
+# Codes in the section .nv.info: a form of attributes, and two attributes of this form. The data of such an attribute
+# are a symbol and a value, of four bytes each (cuobjdump -elf prints the names of attributes).
 _FORMAT_SIZED = 4
 _FRAME_SIZE, _REGISTERS = 0x11, 0x2F
 _SECTION = struct.Struct("<IIQQQQIIQQ")

@@ -60,7 +60,7 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a tensor map, or else a pointer, shape, strides and flags; in both cases, then pass shape and strides."""
+    """Pass a tensor map (or else a pointer, shape, strides and flags), followed by shape and strides."""
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)

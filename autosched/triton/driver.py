@@ -331,7 +331,7 @@ def _testing_replaced(driver: EmulatedDriver) -> Iterator[None]:
 
 
 def _skip_benchmark(self: Any, *_: Any, **__: Any) -> None:
-    """Replace the tables and plots of ``triton.testing.perf_report``."""
+    """Do nothing. Replaces ``triton.testing.Mark.run``, which prints tables and draws plots."""
 
 
 def _cached_program(src: Any, metadata: Any) -> tuple[str, bytes]:
@@ -387,7 +387,8 @@ def _active() -> Launcher:
     launcher = emulated_launcher()
     if launcher is None:
         raise RuntimeError(
-            "the kernel was loaded within `autosched.triton.emulated`, but launched after it ended: launch it inside"
+            "the kernel was loaded within `autosched.triton.emulated`, but launched after this context "
+            "ended: launch it inside the context"
         )
     return launcher
 

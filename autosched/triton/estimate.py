@@ -18,7 +18,7 @@ from search_spaces.hardware.costs.transactions import SECTOR_BYTES
 from search_spaces.hardware.devices import Device
 from search_spaces.launches.launch import Launch
 
-_UNKNOWN_REGISTERS = 64  # assumed registers per thread without a cubin
+_UNKNOWN_REGISTERS = 64  # assumed number of registers per thread, if there is no cubin
 
 
 def estimated_seconds(launch: Launch, runs: Sequence[CountedRun], cubin: bytes, device: Device) -> float:

@@ -15,7 +15,7 @@ _SECONDS, _STEP = 0.1, 1e-3  # duration of a delay, and interval at which other 
 
 
 class HostThreads:
-    """Delays the return of waits on the host, so that threads that do not wait act before the wait returns."""
+    """Delays the return from waits on the host, so that other threads can act before the waiting thread continues."""
 
     def __init__(self) -> None:
         self._actions: Counter[int] = Counter()  # number of memory uses per thread

@@ -220,7 +220,10 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False. With True, torch would import its compiler, which takes seconds, and make it skip this mode."""
+        """Return False.
+
+        If this were True, torch would import its compiler, which takes seconds, to make the compiler skip this mode.
+        """
         return False
 
     @classmethod

@@ -83,13 +83,13 @@ class StreamOrder:
         self._raced = raced
         self._lock = threading.RLock()
         self._thread = threading.local()
-        # by address: a number that identifies the tensor, and the memory of the tensor
+        # by address: a number that identifies the tensor, and the tensor's memory
         self._blocks: dict[int, tuple[int, _TensorMemory]] = {}
         self._numbers = 0
         self._freed: list[_Freed] = []
         self._work = 0  # number of operations on the default stream before the program created another stream
         self._waited = 0
-        # by address: memory that an operation wrote, and this operation, for which the host has perhaps not waited
+        # by address: memory that an operation wrote, and the operation; the host may not have waited for it yet
         self._written: dict[int, tuple[int, StorageWeakRef, Work]] = {}
         self.is_active = False
 

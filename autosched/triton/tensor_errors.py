@@ -1,4 +1,4 @@
-"""Compare tensors with expected values as ``measurements.trials.comparison`` compares arrays."""
+"""Compare tensors with expected values, in the same way as ``measurements.trials.comparison`` compares arrays."""
 
 from __future__ import annotations
 

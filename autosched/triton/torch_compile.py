@@ -101,7 +101,7 @@ def _prepared(fake_cuda: bool) -> Iterator[None]:
                 delattr(owner, name)
             else:
                 setattr(owner, name, original)
-        if hasattr(has_triton, "cache_clear"):  # clear the cached result that a GPU exists
+        if hasattr(has_triton, "cache_clear"):  # clear the cached answer, which is that a GPU exists
             has_triton.cache_clear()
         _forget()
 

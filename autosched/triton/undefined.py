@@ -31,7 +31,7 @@ OnRead = Callable[[str, Grade], None]
 
 @dataclass(frozen=True, eq=False)
 class RepeatedCall:
-    """Result of an operator, and the results with other bytes in undefined memory."""
+    """Result of an operator, and the results of repeated calls in which undefined memory has other bytes."""
 
     result: Any
     func: Any

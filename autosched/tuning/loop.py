@@ -267,7 +267,7 @@ class Tuner:
                     return exhausted
 
     def _room(self) -> tuple[int, int]:
-        """Return the maximum number of schedules to propose now, and the minimum for which to call the sampler."""
+        """Return how many schedules may be proposed now, and the minimum below which the sampler is not called."""
         available, least = self._in_flight_limit.free_slots(self._num_reported, len(self._pending), self._sampler.batch)
         remaining = self._plan.trials - self._num_proposed
         return min(available, remaining), max(min(least, remaining), 1)

@@ -127,7 +127,9 @@ def _reference(reference: object, problem: Problem, device: Device) -> tuple[Sum
 
 def _known(problem: Problem, schedule: Schedule, device: Device) -> SumOrder:
     if is_library(schedule):
-        raise ValueError("the reference is the vendor's library, whose order of sums is unknown: name a schedule")
+        raise ValueError(
+            "the reference is the vendor's library, whose order of sums is unknown: name a schedule instead"
+        )
     order = sum_order(template_named(schedule.template), problem, schedule, device)
     if order is None:
         raise ValueError(f"the order of sums of {schedule.template} is unknown: name a schedule of another template")

@@ -128,7 +128,11 @@ def _why_not(trial: Trial) -> str:
 
 
 def _times(trials: Sequence[Trial]) -> dict[Trial, float]:
-    """Return the newest working trial of each schedule, and its time: re-measured if possible, else the median."""
+    """Return the newest working trial of each schedule, and its time.
+
+    The time is from the last re-measurement of the same kernel. Without a re-measurement, it is the median of the
+    kernel's times.
+    """
     by_schedule: dict[str, list[Trial]] = {}
     for trial in trials:
         by_schedule.setdefault(trial.schedule.key(), []).append(trial)

@@ -43,7 +43,10 @@ class WarmStart:
     lines: tuple[str, ...] = ()
 
     def worth(self, trials: Sequence[Trial]) -> str:
-        """Describe how well the estimates agree with ``trials``; "" if there is no trained model, or too few times."""
+        """Describe how well the estimates agree with the times of ``trials``.
+
+        Returns "" if there is no trained model, or if there are too few times.
+        """
         from cost_models.trees.evaluation import rank_correlation
 
         times = {r.schedule: r.seconds for r in trials if r.seconds is not None and not has_controls(r.schedule)}

@@ -20,8 +20,8 @@ from search_spaces.arrays import BoolArray
 Type = Literal["int", "float", "bool", "text"]
 Array = npt.NDArray[Any]
 Pair = tuple[Array, BoolArray]  # values, and a mask that is True where the value is defined
-# An evaluator of an expression: it takes a function that returns the values of a name, and returns the values of the
-# expression.
+# Evaluator of an expression: a function that returns the values of the expression. Its argument is a function that
+# returns the values of a name.
 Evaluate = Callable[[Callable[[str], Array]], Pair]
 Operation = Callable[
     ..., tuple[Array, Array]

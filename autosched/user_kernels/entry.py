@@ -27,7 +27,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
-_PATIENCE = 15.0  # if a failed compilation took longer (in seconds), no other architecture is tried
+_PATIENCE = 15.0  # in seconds; after a failed compilation that took longer, no other architecture is tried
 _SURFACES = re.compile(r"^\s*(?:@!?%\w+\s+)?(?P<what>suld|sust|sured|suq)\.", re.MULTILINE)
 # Matches texture instructions except the ones that tex2D and tex1Dfetch generate to read textures of linear memory.
 _FETCHES = re.compile(

@@ -81,7 +81,8 @@ def loaded(path: str, content: str, name: str) -> Callable[..., Any]:
 def _encoded(result: Any, most: int) -> Message:
     """Return the reply with a result.
 
-    A correct result has at most ``most`` bytes. Only the type and the shape are returned for arrays beyond this total.
+    ``most`` is the number of bytes of a correct result. Once the arrays exceed this total, only the type and the shape
+    of each further array are returned.
     """
     message = Message({})
     if result is None or isinstance(result, (str, bool, np.bool_)):

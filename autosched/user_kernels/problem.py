@@ -27,7 +27,7 @@ from search_spaces.launches.operand import Operand
 from search_spaces.operators.problem import DRAWN, EarlierReference, Problem, option, standard_normal
 from search_spaces.spaces.parameters import Value
 
-_EMULATION_SECONDS = 60.0  # limit for emulating a reference kernel in CPU seconds, if the file sets none
+_EMULATION_SECONDS = 60.0  # limit in CPU seconds for emulating a reference kernel, if the file sets none
 
 
 class KernelProblem(Problem):
@@ -134,7 +134,9 @@ class KernelProblem(Problem):
         returned = call(function, label, {**self.sizes, "seed": seed}, known, operand.size)
         array = np.asarray(returned)
         if array.dtype.kind not in "fiub" or array.shape != operand.shape:
-            raise KernelFileError(f"{label} returns {_kind_of(array)}, which must be numbers of shape {operand.shape}")
+            raise KernelFileError(
+                f"{label} returns {_kind_of(array)}, but must return numbers of shape {operand.shape}"
+            )
         return np.ascontiguousarray(a.dtype.store(array))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
@@ -230,7 +232,7 @@ class KernelProblem(Problem):
         return self._allowed(self.reference(inputs) if needs_default else {})
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return the user's reference and tolerance, or no tolerance if a function checks the outputs."""
+        """Return the user's reference and tolerance; both are empty if a function checks the outputs."""
         reference = self.reference(inputs)
         return reference, {} if self.checks_outputs else self._allowed(reference)
 

@@ -20,7 +20,7 @@ from autosched.user_kernels.kernel_file import CLUSTER, GRID, KernelFile
 from autosched.user_kernels.problem import KernelProblem
 from search_spaces.spaces.parameters import Value
 
-BLOCKS = 8  # number of blocks along each size that is reduced
+BLOCKS = 8  # number of blocks along each axis whose size is reduced
 _SMALL_BYTES = 2**20  # a problem with at most this many bytes does not shrink further
 
 
@@ -82,7 +82,7 @@ def _reported_names(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return by how much a size grows if its grid gets one more block; 0 if no smaller size has a smaller grid."""
+    """Return the increase of a size that adds one block to the grid; 0 if all smaller sizes have the same grid."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)

@@ -27,7 +27,7 @@ from measurements.workers.worker import Worker
 
 # Default limits of a call. The limits grow with the size of the arrays, which are transferred and processed.
 SECONDS = 8.0  # limit in CPU seconds
-BYTES_PER_SECOND = 32 << 20  # bytes of received and returned arrays for which one more CPU second is allowed
+BYTES_PER_SECOND = 32 << 20  # number of bytes in received and returned arrays that adds one CPU second to the limit
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # allowed memory, as a multiple of the bytes of the arrays
 _ANSWER = 1 << 16  # maximum bytes of a reply in addition to the expected arrays
@@ -160,8 +160,8 @@ class _FunctionWorker:
             if exceeded.limit == "wall clock":
                 spent = f"did not answer within {WALL_CLOCK_TIMES * seconds:.3g} s"
             raise KernelFileError(
-                f"{label} {spent}: if it needs longer, add time_limit = {_rounded(10 * seconds)} "
-                "(CPU seconds) to its table"
+                f"{label} {spent}: if it needs more time, add time_limit = {_rounded(10 * seconds)} "
+                "(CPU seconds) to its table in the kernel file"
             ) from None
         except (WorkerDied, WorkerFailed) as error:
             raise KernelFileError(f"{label} ended its process without an answer: {one_line(str(error))}") from None

@@ -1,4 +1,4 @@
-"""Coverage of a full verification beyond a small problem: runs at the true size, with many tiles, at high addresses."""
+"""What a full verification covers beyond a small problem: the true size, many tiles, and high addresses."""
 
 from __future__ import annotations
 

@@ -56,7 +56,10 @@ def run_planned(
 
 
 def _runs_of(launch: ExecutableLaunch, plan: LaunchPlan) -> Iterator[PlannedRun]:
-    """Yield the runs of a launch. The plan's first run comes last, because it changes the program's memory."""
+    """Yield the runs of a launch.
+
+    The plan's first run is yielded last, because it changes the program's memory.
+    """
     first, *later = plan.runs
     for item in (*later, first):
         yield PlannedRun(item.name, partial(_run, launch, item, plan.time_limit, commit=item is first))

@@ -33,7 +33,8 @@ _QUICK_FLOPS = 2.0**29  # flops limit for the blocks that a quick verification r
 # flops limit for running the minimum number of blocks, at any size; more flops would exceed the time limit of a launch
 _MOST_FLOPS = 2.0**33
 _FAR_FLOPS = 2.0**30  # flops limit for the sampled blocks of a problem with high addresses; k is shortened to meet it
-_QUICK_LARGE_FLOPS = 2.0**25  # flops limit of a run with high addresses or many tiles in a quick verification
+# flops limit, in a quick verification, of a run with high addresses or many tiles
+_QUICK_LARGE_FLOPS = 2.0**25
 # flops limit for groups of blocks that together complete rows or columns of an additional output
 _WINDOW_FLOPS = 2.0**29
 _ADDRESSABLE = 2**42  # maximum bytes of all arrays; the emulator reserves additional addresses around each array
@@ -87,7 +88,7 @@ def cheap_large_runs(
     """Yield runs at large sizes that take little time.
 
     Some runs emulate a few blocks at high addresses. Others emulate many tiles whose blocks combine their results. Runs
-    of a few blocks at the true size do not cover this. Only full verifications run the remaining large sizes.
+    of a few blocks at the true size may cover neither of these. Only full verifications run the remaining large sizes.
     """
     if kernel.chained:
         return

@@ -167,7 +167,7 @@ def verdict_of_program(
 
 
 def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
-    """Convert the verdict on one call of a program to a run, for a plan with several calls.
+    """Return the run for the verdict on one call of a program, if the plan has several calls.
 
     Args:
         verdict: Verdict on the call's launches and output.

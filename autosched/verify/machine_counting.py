@@ -208,7 +208,8 @@ def basic_blocks(code: Sequence[SassInstruction]) -> list[tuple[SassInstruction,
 def _without_functions(code: Sequence[SassInstruction]) -> list[SassInstruction]:
     """Drop called functions.
 
-    ptxas inlines the functions of the source. The remaining calls only handle rare operands, for example of a division.
+    ptxas inlines the functions of the source. The remaining called functions only handle rare cases, such as unusual
+    operands of a division.
     """
     called = _functions(code)
     return [i for i in code if i.address < min(called, default=i.address + 1)]
@@ -319,7 +320,10 @@ def _ptx_words(qualifiers: Sequence[str]) -> float:
 
 
 def _is_local(operation: str) -> bool:
-    """Return True if a PTX operation accesses local memory: an array of the source, because PTX has no spills."""
+    """Return True if a PTX operation accesses local memory.
+
+    Such memory always belongs to an array of the source, because PTX has no spills.
+    """
     opcode, *qualifiers = operation.split(".")
     return opcode in ("ld", "st") and "local" in qualifiers
 

@@ -27,14 +27,15 @@ SAMPLED_FLOPS = 2.0**27  # flops limit for all sampled blocks together
 SAMPLED_BYTES = 2.0**25  # limit for the bytes that all sampled blocks move
 QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
 _MOST = 48  # maximum number of groups of blocks
-# cost limit for the groups that together complete elements of additional outputs, in multiples of SAMPLED_FLOPS and
-# SAMPLED_BYTES
+# An element of an additional output needs a complete row or column of tiles. This is the cost limit for the groups of
+# such rows or columns, in multiples of SAMPLED_FLOPS and SAMPLED_BYTES.
 _WINDOWS = 4.0
 # minimum number of groups of blocks; if a group costs more than _HEAVY times SAMPLED_FLOPS, a single group is enough
 _FEWEST, _HEAVY = 3, 16.0
-_PART_FLOPS = 2.0**31  # flops limit for the reference of one output element; a block writes many elements
+_PART_FLOPS = 2.0**31  # maximum flops of the reference per output element, because a block writes many elements
 _FIRST = 8  # number of groups to run from the start of the grid: their tiles have full width, unlike tiles at the edges
-# if all blocks of a grid combine their results, up to this many always run; larger grids have a flops limit
+# if all blocks of a grid combine their results, grids of up to this many blocks always run; larger grids have a flops
+# limit
 _MOST_TOGETHER = 32
 
 
@@ -74,8 +75,8 @@ def sampled_blocks(problem: Problem, kernel: GeneratedKernel, seed: int, share: 
 
     The blocks compute the first and the last results, results at a distance of a power of two from these, and random
     results. Their total work is limited. Blocks that combine their results are chosen together, and so are neighbours
-    in a chain. Distances of powers of two detect indices that overflow, and orders of tiles that repeat: with such a
-    fault, blocks at these distances write the same results.
+    in a chain. Distances of powers of two detect two faults: indices that overflow, and orders of tiles that visit a
+    tile again. With such a fault, blocks at these distances write the same results.
 
     Args:
         problem: Provides the flops and bytes of a block.
@@ -258,8 +259,8 @@ def _most_written(kernel: GeneratedKernel, written: WrittenElements) -> int:
 def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool) -> str:
     """Return a reason if all groups of blocks together, with ``most`` elements each, cannot fill the output, else "".
 
-    The sampled blocks of a chain may all have narrow tiles at an edge. So ``most`` may be small if a tile walk already
-    checks the tiles of all blocks; it must not be 0.
+    The sampled blocks of a chain may all have narrow tiles at an edge, so that ``most`` is small. If a tile walk
+    already checks the tiles of all blocks, any ``most`` above 0 is accepted.
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]

@@ -82,7 +82,7 @@ class _Growth(NamedTuple):
 def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
     """Return larger versions of ``small``, a problem with few tiles. The schedule may be invalid for some of them.
 
-    Sizes with high addresses are omitted if the problem does not allow arrays that large.
+    Sizes that reach high addresses are omitted if the problem does not allow such large arrays.
     """
     for growth in _growths(small, schedule):
         grown = (growth._replace(extents=extents) for extents in (growth.extents, *growth.instead))
@@ -93,7 +93,10 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 
 
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
-    """Yield ``small`` with increased extents, then smaller sizes in which one array still has ``OVERFLOWING`` elements.
+    """Yield ``small`` with increased extents.
+
+    To reach high addresses, smaller increases are also yielded, as long as an array has ``OVERFLOWING`` elements.
+
 
     Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need as many
     k-tiles as ``small`` has.
@@ -238,8 +241,8 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # First try to add ``tiles`` rows of tiles. If the time limit does not allow this, try to add only ``tiles``
-        # tiles in total, then fewer.
+        # First try to add as many rows of tiles as ``tiles``. If the time limit does not allow this, try to add only
+        # ``tiles`` tiles in total, then fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:
@@ -247,7 +250,7 @@ def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> 
 
 
 def _more_tiles(small: Matmul, chosen: Mapping[str, Value], axis: str, least: int) -> int:
-    """Return the number of rows or columns to add for ``least`` more tiles, rounded up to whole clusters of tiles.
+    """Return the number of rows or columns that add at least ``least`` tiles along an axis, in whole clusters.
 
     A reduction along the axis needs ``MANY_PARTS`` tiles instead; persistent blocks need enough tiles for two clusters.
     """

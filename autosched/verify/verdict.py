@@ -81,7 +81,7 @@ class Verdict:
         missing: What the runs do not cover, as short texts.
         differing: Arrays whose bits depend on the order of blocks.
         accumulating: Arrays whose bits differ after a second launch on the same memory.
-        not_run: Arguments of ``autosched.emulate`` that request omitted runs, which might find more faults.
+        not_run: Arguments of ``autosched.emulate`` that would add the omitted runs. These might find more faults.
         order: Order of sums in the schedule's kernel; None if not requested, or unknown.
         batch_invariant: True if runs in several batches gave each row the same bits.
         causes: If bits differ, the source lines at which the order of sums may depend on the batch.

@@ -73,7 +73,7 @@ def _first_runs(
     stress = list(islice(stress_inputs(problem, seed), most))
     fewer = fewer_blocks(kernel)
     for i, inputs in enumerate(stress):
-        # replaces the run of all blocks, and takes as long: there are fewer blocks, but each has more tiles
+        # This run replaces the run of all blocks. It takes as long: there are fewer blocks, but each has more tiles.
         if i == 0 and fewer != kernel:
             yield PlannedRun(
                 "edge inputs, fewer blocks", partial(run_fewer_blocks, problem, fewer, inputs, thread_order, settings)

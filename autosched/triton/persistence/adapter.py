@@ -1,4 +1,6 @@
-"""Adapter to Triton's autotuner. Only this file uses private names of the autotuner, which Triton 3.4 to 3.9 share.
+"""Adapter to Triton's autotuner.
+
+Only this file uses private names of the autotuner. These names are the same in Triton 3.4 to 3.9.
 
 Triton looks up a tuning by ``key in tuner.cache``, times each configuration by ``tuner._bench`` and stores the fastest
 by ``tuner.cache[key] = config``. A dictionary that replaces ``cache`` intercepts the look-up and the store. Triton

@@ -29,8 +29,8 @@ class NotPersistable(ValueError):
 class Identity:
     """Facts that all trials of one tuning share.
 
-    ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the configuration
-    chosen from the tuning's list is stored. A process that launches the kernel only reads the trial of ``chosen``.
+    ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the winner of the
+    tuning's configurations is stored. A process that launches the kernel only reads the trial of ``chosen``.
     ``schedules`` has the schedule of each configuration, in the order of the configurations.
     """
 
@@ -44,7 +44,7 @@ class Identity:
 
     @property
     def text(self) -> str:
-        """Text that identifies the tuning in any process."""
+        """Text that identifies the tuning. It is the same in every process."""
         return " ".join((self.timed.key(), self.toolchain, self.device, self.provenance.value))
 
 

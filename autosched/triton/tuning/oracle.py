@@ -50,7 +50,7 @@ class ExpectedOutputs:
         value, should = distinct_texts(actual[index].item(), expected.values[index].item())
         return error, (
             f"element ({where}) of {name} is {value}, but {self.against} computes {should}: "
-            f"{error:.3g} times the tolerance"
+            f"the error is {error:.3g} times the tolerance"
         )
 
 

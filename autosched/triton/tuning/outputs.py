@@ -79,7 +79,7 @@ def written_elements(candidate: CompiledCandidate, done: Emulation, tensor: torc
 
 
 def other_part(name: str, expected: Flags, written: Flags) -> str:
-    """Describe the bytes that only the default, or only the configuration, writes; "" without such bytes."""
+    """Describe bytes that only the default or only the configuration writes; "" if there are no such bytes."""
     missing, more = int(np.count_nonzero(expected & ~written)), int(np.count_nonzero(written & ~expected))
     if missing:
         num_expected = int(np.count_nonzero(expected))
@@ -112,7 +112,7 @@ def largest_error(
 def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
-    Positions in ``written`` are indices of elements of the storage, which have the size of the tensor's elements.
+    Positions in ``written`` count elements of the storage, in the size of the tensor's elements.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

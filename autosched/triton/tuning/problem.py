@@ -81,7 +81,7 @@ class TritonProblem(Problem):
 
     def tolerance(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Raise ValueError, because only the verifier has the tolerance."""
-        raise ValueError("the problem of a Triton kernel has no tolerance: pass it to ConfigurationVerifier")
+        raise ValueError("the problem of a Triton kernel has no tolerance: pass a tolerance to ConfigurationVerifier")
 
 
 @cache

@@ -194,7 +194,8 @@ def space_of(
             )
         if parameter in fixed:
             raise SpaceError(
-                f"{parameter} of {function.name} has both values to try and a value among the arguments: omit one"
+                f"{parameter} of {function.name} has a list of values to try, and is also passed as an argument: "
+                "omit one of them"
             )
     missing = [n for n in function.constexprs if n not in fixed and n not in domains and n not in function.computed]
     for parameter in missing:

@@ -186,7 +186,9 @@ class ConfigurationVerifier:
             changed = {**copies, **outputs}
             results = {n: t for n, t in changed.items() if isinstance(t, torch.Tensor) and not _same(t, tensors[n])}
         if not isinstance(results, Mapping) or not results:
-            raise NoReference(f"{self.against} returns no outputs: return them by the names of the kernel's parameters")
+            raise NoReference(
+                f"{self.against} returns no outputs: return a dict with the names of the kernel's parameters as keys"
+            )
         expected = {}
         for name, values in results.items():
             if name not in tensors:
@@ -207,7 +209,7 @@ class ConfigurationVerifier:
     def _only_output(self, default: CompiledCandidate | None, once: Emulation | None) -> str:
         if default is None or once is None:
             raise NoReference(
-                f"{self.against} returns one tensor: return outputs by the names of the kernel's parameters"
+                f"{self.against} returns one tensor: return a dict with the names of the kernel's parameters as keys"
             )
         written = [name for name, tensor in self.call.tensors() if written_elements(default, once, tensor).any()]
         if len(written) != 1:

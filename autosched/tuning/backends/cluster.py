@@ -45,9 +45,7 @@ def of_cluster(
         ValueError: The cluster has no GPU of the model ``device``.
     """
     if problem is not None and problem.checks_outputs:
-        raise BackendError(
-            "the function of the kernel file that checks the outputs cannot run on a Ray cluster: omit --ray"
-        )
+        raise BackendError("the kernel file's function that checks the outputs cannot run on a Ray cluster: omit --ray")
     device_name = device.name if isinstance(device, Device) else None if device is None else device_row(device).name
     existing = where if isinstance(where, Fleet) else None
     fleet = existing or cluster(str(where), policy=policy, workers=workers)

@@ -60,7 +60,7 @@ class AnalyticEstimator:
 
         Returns:
             Seconds under sustained load, scaled to match a recorded time (``recorded_times.py``). None if the template
-            does not compute its work and the emulator cannot count the instructions.
+            does not state the work of its kernels and the emulator cannot count the instructions.
         """
         seconds = self._modelled(candidate, resources, program)
         return None if seconds is None else seconds * scale_of_estimates(candidate.problem, self.device)

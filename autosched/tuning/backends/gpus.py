@@ -1,4 +1,4 @@
-"""Find the GPUs of this machine that can measure, or the reason why there are none."""
+"""Find the GPUs of this machine on which kernels can be timed, or the reason why there are none."""
 
 from __future__ import annotations
 

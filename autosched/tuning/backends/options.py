@@ -41,7 +41,7 @@ class BackendOptions:
             recording or database of autosched.
 
     Raises:
-        ValueError: An option is invalid (for example BackendError).
+        ValueError: An option is invalid. Most exceptions are of the subclass BackendError.
     """
 
     device: str | Device | None = None

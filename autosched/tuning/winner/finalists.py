@@ -142,7 +142,7 @@ def remeasure(
 
 
 def _control(remeasured: paired_timing.Remeasurement) -> Control | None:
-    """Return the control: the kernel that later checks time together with the winner, and its current times."""
+    """Return the control, with its current times. Later checks time this kernel together with the winner."""
     if remeasured.vendor is not None and remeasured.vendor_seconds:
         return Control("library", Timing.of(remeasured.vendor_seconds), remeasured.vendor.version)
     return Control("copy", Timing.of(remeasured.copy_seconds)) if remeasured.copy_seconds else None

@@ -150,8 +150,8 @@ def remeasure(
     If there are many entrants, all run FIRST_ROUNDS rounds; then entrants that cannot win (``near_ties.plausible``) are
     dropped. Later, entrants that can no longer win are dropped, too. An entrant that fails is removed, and the
     remaining entrants are timed again from the start. If it is unknown which entrant failed, each entrant runs alone
-    for a round, and those that fail are removed. If none fails alone, the library is removed. Without a library, the
-    entrant that was slowest in screening is removed.
+    for a round, and those that fail are removed. If none fails alone, the vendor's library is removed from the
+    comparison. If the library did not take part, the entrant that was slowest in screening is removed.
 
     Args:
         runner: Runner that can time several kernels alternately.
@@ -242,8 +242,8 @@ class _TimedRounds:
     def drop_failures(self, timed: _RoundTimes) -> None:
         """Remove the failed entrants, and start again at round 0 with the remaining ones."""
         culprits = {i: e for i, e in timed.entrants.items() if e.status not in (Status.OK, Status.CRASHED)}
-        # A crash is attributed to no entrant, and a common timeout is attributed to every entrant. In both cases, the
-        # entrant that caused the failure is unknown.
+        # A crash is attributed to no entrant. A timeout of the whole comparison is attributed to every entrant. In both
+        # cases, the entrant that caused the failure is unknown.
         if len(culprits) in (0, len(timed.entrants)):
             alone = {i: self._runner.compare([self._candidates[i]], rounds=1, library=False)[0] for i in timed.entrants}
             culprits = {i: entrant for i, entrant in alone.items() if entrant.status is not Status.OK}

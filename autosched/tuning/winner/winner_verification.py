@@ -101,8 +101,8 @@ def verify_best(ledger: TrialLedger, full: FullVerifier, seconds: float) -> str:
             return "the best schedule is already verified in full"
         remaining = until - time.monotonic()
         if failed and remaining <= 0:
-            failures = f"{failed} {_plural(failed, 'best')} failed the full verification"
-            return f"{failures}; the time limit was reached before the next best was verified"
+            failures = f"{failed} previous {_plural(failed, 'best')} failed the full verification"
+            return f"{failures}; the time limit was reached before the next best schedule was verified"
 
         def within(schedule: Schedule, remaining: float = remaining) -> VerifyOutcome:
             return full(schedule, remaining)

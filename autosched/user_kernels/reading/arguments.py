@@ -151,7 +151,7 @@ def check_declared(
 def check_files(
     top: DocumentTable, arguments: tuple[KernelArgument, ...], problems: Sequence[Mapping[str, int]]
 ) -> None:
-    """Raise an error for an array file whose shape matches the argument's shape in none of ``problems``."""
+    """Raise an error for an array file whose shape does not match the argument's shape in any of ``problems``."""
     for table, argument in zip(top.tables("argument"), arguments, strict=True):
         if argument.fill is None or argument.fill.kind != "file":
             continue
@@ -179,7 +179,10 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type, at the default values of parameters, and its expression if it depends on parameters."""
+    """Return a type, at the default values of parameters.
+
+    If the type depends on parameters, also return its expression, otherwise None.
+    """
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:
         return dtype_of(text), None
@@ -274,7 +277,7 @@ def _fill(table: DocumentTable, dtype: DType, folder: Path) -> InputFill:
         leads_out = PurePath(value).is_absolute() or ".." in PurePath(value).parts
         # a kernel file may only use files in its folder; a kernel defined in Python may use any file
         if leads_out and table.positions.lines:
-            table.fail(f"{value!r} is outside the folder of the kernel file: move the file into it", "fill")
+            table.fail(f"{value!r} is outside the folder of the kernel file: move the file into this folder", "fill")
         if not path.exists():
             table.fail(f"the file {value!r} does not exist next to the kernel file", "fill")
         try:

@@ -270,7 +270,7 @@ class _KernelFileReader:
         files: list[tuple[Path, str]] = []
         for file in paths:
             if not isinstance(file, str):
-                kernel.fail(f"this must be the name of a file, or a list of them, not {file!r}", "source")
+                kernel.fail(f"expected a file name or a list of file names, not {file!r}", "source")
             text = read_text(self.folder / file, kernel, "source")
             files.append((self.folder / file, text if not files else f'\n#line 1 "{Path(file).name}"\n{text}'))
         return files

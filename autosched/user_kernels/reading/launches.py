@@ -68,7 +68,7 @@ class Launches:
                     table.fail(f"unknown argument {name!r}: {suggestion(str(name), by_name)}", "arguments")
             passed.update(names)
             steps.append(PipelineStep(entry, tuple(names), number, self.flags[number]))
-            for key in _OF_STEP:  # mark the keys as read, because only the method ``read`` uses them
+            for key in _OF_STEP:  # mark the keys as read, because their values are read in ``read`` instead
                 _ = key in table
             table.done()
         unused = [name for name in by_name if name not in passed]

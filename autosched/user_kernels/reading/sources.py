@@ -143,7 +143,7 @@ def read_headers(kernel: DocumentTable, source: str, folder: Path, source_folder
         The headers.
 
     Raises:
-        KernelFileError: A folder is missing, or an include is outside it.
+        KernelFileError: A folder is missing, or an included file is outside the folders.
     """
     folders = [source_folder]
     for include in kernel.listed("include"):
@@ -223,6 +223,9 @@ def python_reference(
 
 
 def callable_reference(function: Callable[..., Any]) -> KernelReference:
-    """Return a reference to a function passed from Python. It equals references to functions with the same traits."""
+    """Return a reference to a function passed from Python.
+
+    References to functions with the same traits are equal.
+    """
     name = getattr(function, "__qualname__", type(function).__name__)
     return KernelReference(name, repr(traits(function)), UserFunction(name, given=function))

@@ -1,4 +1,4 @@
-"""Emulate any kernel on the CPU: CUDA source, PTX, or a Triton kernel. This machine needs no GPU."""
+"""Emulate any kernel on the CPU: CUDA source, PTX, or a Triton kernel. No GPU is needed."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ class _Passing:
     def element(self, name: str, array: Array) -> DType:
         dtype = SCALAR_DTYPES.get(name)
         if dtype is None or dtype.bytes != array.dtype.itemsize:
-            raise ValueError(f"a tensor map of {name} needs an array of that type, not of {array.dtype.name}")
+            raise ValueError(f"a tensor map of type {name} needs an array of this type, not of {array.dtype.name}")
         return dtype
 
     def other(self, array: Array, name: str) -> tuple[str, int]:
@@ -215,7 +215,7 @@ class _Passing:
         return LaunchMemory(passed, self.inputs, memory, locations)
 
     def shown(self, k: int) -> str:
-        """Return the name of an argument in messages."""
+        """Return the text by which messages refer to an argument."""
         name = self.signature[k].name
         return f"argument {k} ({name})" if name else f"argument {k}"
 

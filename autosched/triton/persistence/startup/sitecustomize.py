@@ -14,7 +14,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))
-_ADAPTERS = {  # by module that defines an autotuner: autosched's module whose ``attach_served`` attaches to it
+# Keys: modules that define an autotuner. Values: autosched's modules whose ``attach_served`` attaches to it.
+_ADAPTERS = {
     "triton.runtime.autotuner": "autosched.triton.persistence.autotuners",
     "flashinfer.autotuner.autotuner": "autosched.integrations.flashinfer.persistence",
 }

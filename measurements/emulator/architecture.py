@@ -19,10 +19,10 @@ ORDINARY_ARCH = "compute_80"
 _ARCH_MACRO = "__CUDA_ARCH_"  # common prefix of __CUDA_ARCH__ and similar macros
 # If this pattern matches, a kernel needs sm_89: mma.sync with 8-bit floats.
 _ADA = re.compile(r"\bmma\.sync\.[\w.]+\.e[45]m[23]\b")
-# Words of kernels that need sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
+# Words that show that a kernel needs sm_100a: tensor memory, cluster launch control, and TMA copies of four rows.
 _BLACKWELL = ("tcgen05", "clusterlaunchcontrol", "gather4", "scatter4")
-# Words of kernels that need sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare only for
-# these architectures.
+# Words that show that a kernel needs sm_90 or sm_90a: instructions in inline PTX, and names that CUDA's headers declare
+# only for these architectures.
 _HOPPER = (
     *("wgmma", "setmaxnreg", "mbarrier", "mapa", "stmatrix", "griddepcontrol", "elect.sync", "cp.async.bulk"),
     *("barrier.cluster", "tensormap", "multimem", "__cluster_dims__"),

@@ -50,7 +50,8 @@ class FindingKind(StrEnum):
     # The source of a bulk store is overwritten, or the storing block exits, before the wait.
     BULK_COPY_IN_FLIGHT = "bulk_copy_in_flight"
     MISSING_WGMMA_FENCE = "missing_wgmma_fence"  # wgmma uses registers written since the last wgmma.fence
-    MISSING_PROXY_FENCE = "missing_proxy_fence"  # no proxy fence between accesses by threads and wgmma or bulk copies
+    # No proxy fence between accesses by threads and accesses by the async proxy (wgmma or bulk copies).
+    MISSING_PROXY_FENCE = "missing_proxy_fence"
     # wrong use of an mbarrier: too many arrivals, a missed phase, or use before its initialisation
     MBARRIER_MISUSE = "mbarrier_misuse"
     # No fence between the initialisation of an mbarrier and the use of the mbarrier by another block's copy.
@@ -174,9 +175,9 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# Kinds of findings about missing fences and waits that compilers may omit. Triton and CUTLASS's tutorials omit fences
-# and waits that generate no machine code. The fence after mbarrier.init is unnecessary if a cluster barrier follows,
-# because this barrier has release and acquire semantics.
+# Kinds of findings about a missing fence or wait that a compiler may legitimately omit. Triton and CUTLASS's tutorials
+# omit fences and waits that generate no machine code. The fence after mbarrier.init is unnecessary if a cluster barrier
+# follows, because this barrier has release and acquire semantics.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
 )
@@ -191,7 +192,7 @@ def of_compiled_code(emulation: Emulation) -> Emulation:
     return emulation.with_findings(graded) if graded else emulation
 
 
-# Kinds that one missing barrier or fence may cause at several lines.
+# Kinds of findings that may occur at several lines because of one missing barrier or fence.
 _OF_ORDER = frozenset(
     {
         FindingKind.SHARED_RACE,
@@ -379,8 +380,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.GLOBAL_RACE: (
         "two unordered accesses of two threads to the same global memory, at least one of them a write. "
-        "Also reported for updates by two blocks of which one is an atomic of block scope, and for accesses of a "
-        "dependent launch to memory that the previous launch may still write"
+        "Also reported if two blocks update the same memory and one of the updates is an atomic of block scope, and "
+        "if a dependent launch accesses memory that the previous launch may still write"
     ),
     FindingKind.ASYNC_READ_BEFORE_WAIT: (
         "access to the destination of a `cp.async` or a bulk copy before this thread has waited for it"
@@ -402,15 +403,15 @@ MEANINGS: Mapping[FindingKind, str] = {
         "warps without an order between them"
     ),
     FindingKind.UNDEFINED_REGISTER: (
-        "use of bits of a register or local variable that were not written on this path. Only a note if a vector "
-        "store includes elements that were not written, if the bits only select a value that is dropped, or if they "
-        "do not affect the results of the launch"
+        "use of bits of a register or local variable that were not written on this path. The finding is only a note "
+        "if a vector store includes elements that were not written, if the bits only select a value that is not used, "
+        "or if they do not affect the results of the launch"
     ),
     FindingKind.WRONG_STATE_SPACE: "pointer to one state space that is used to access another",
     FindingKind.TRAP: "trap, failed assertion, or more than 4,096 nested calls",
     FindingKind.UNROUNDED_TF32: (
-        "tf32 operand whose low 13 bits are not zero; a note if the kernel rounds no operand to tf32, as in "
-        "CUTLASS. Not reported for code from LLVM: Triton lets the tensor core drop the bits"
+        "tf32 operand whose low 13 bits are not zero. The finding is only a note if the kernel rounds no operand to "
+        "tf32, as in CUTLASS. It is not reported for code from LLVM, because Triton lets the tensor core drop the bits"
     ),
     FindingKind.WGMMA_IN_FLIGHT: "access to the registers or the shared memory of a wgmma before a wait for the wgmma",
     FindingKind.BULK_COPY_IN_FLIGHT: (
@@ -456,9 +457,9 @@ MEANINGS: Mapping[FindingKind, str] = {
         "wait or stream orders the accesses"
     ),
     FindingKind.UNINITIALIZED_HOST_READ: (
-        "the host reads device memory that was not written. In executables, the read is a copy of an allocation. If "
-        "part of the allocation was written, the finding is only a note, and the program does not fail. In torch, the "
-        "host reads a value that depends on such memory"
+        "the host reads device memory that was not written. In executables, this is a copy from an allocation to the "
+        "host. If part of the allocation was written, the finding is only a note, and the program does not fail. In "
+        "torch, the host reads a value that depends on such memory"
     ),
     FindingKind.CRASH: "the runner was ended by a signal, which is a fault of the emulator",
     FindingKind.TIMEOUT: "the time limit was reached; the finding states which threads wait and for what",

@@ -212,7 +212,7 @@ class HostOrder:
                     yield HostRace(other, access, *common)
 
     def pending(self, block: int) -> list[HostAccess]:
-        """Return the uses of an allocation for which the host has not waited."""
+        """Return the uses of an allocation that may be unfinished, because the host has not waited for them."""
         host = self._clocks[HOST]
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
 
@@ -239,7 +239,7 @@ class HostOrder:
         self._uses[block] = [HostAccess(a.timeline, a.time, a.use, ranges, a.by) for a in accesses]
 
     def knows(self, timeline: int, access: HostAccess) -> bool:
-        """Return True if an access happened before the next work of a timeline."""
+        """Return True if an access happened before the next operation on a timeline."""
         return _before(access, self._clocks[timeline])
 
 

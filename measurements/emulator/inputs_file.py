@@ -1,4 +1,4 @@
-"""Inputs of a launch in one file, which the runs of many candidates map read-only."""
+"""Store the inputs of a launch in one file. The runs of many candidates map this file read-only."""
 
 from __future__ import annotations
 

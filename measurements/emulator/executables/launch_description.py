@@ -39,7 +39,7 @@ class LaunchDescription:
     dependent: bool = False  # True if the launch may start before its predecessor in the stream has ended
     unfinished: tuple[Stretch, ...] = ()  # memory that predecessors may still write
     unfinished_reads: tuple[Stretch, ...] = ()  # memory that predecessors may still read, but not write
-    timeline: int = LEGACY  # timeline of the launch's stream in order.ExecutableOrder
+    timeline: int = LEGACY  # number of the stream's timeline in order.ExecutableOrder
     frames: tuple[int, ...] = ()  # call stack of the launch (order.CallSite)
     heap: tuple[int, int] = (8 << 20, 0)  # device heap: maximum allocated bytes, and number of resets
 

@@ -1,4 +1,4 @@
-"""Track the order of an executable's streams and host, and report unordered accesses to memory."""
+"""Track how the work of an executable's streams and host is ordered, and report unordered accesses to memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of a launch to its copy of device memory, in the runner's format (``list_writes``)."""
+"""Read the bytes that a launch wrote to its copy of device memory, in the runner's format (``list_writes``)."""
 
 from __future__ import annotations
 

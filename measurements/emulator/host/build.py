@@ -131,7 +131,8 @@ def _digest_of(folder: Path) -> str:
     def fail(error: OSError) -> None:
         raise error
 
-    # os.walk instead of pathlib, which takes longer than reading and hashing the files; every command waits for this.
+    # Uses os.walk, because listing the files with pathlib takes longer than reading and hashing them. Every command
+    # waits for this digest.
     folders = os.walk(folder, onerror=fail)
     files = (os.path.join(directory, name) for directory, _, names in folders for name in names)
     for file in sorted(file for file in files if file.endswith(SUFFIXES)):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from measurements.emulator.ptx.syntax import Module
 
 # An option of NVRTC that omits textures and CUDA runtime types, and makes compilation 10% faster. Sources that need
-# textures or these types are compiled without the option. If NVRTC does not support it, all sources are.
+# textures or these types are compiled without the option, and so are all sources if NVRTC does not support it.
 _MINIMAL = "-minimal"
 _SUFFIX = ".program"
 _DIGEST = "digest "  # the first line of a bytecode file, which the runner skips

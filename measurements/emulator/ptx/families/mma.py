@@ -23,8 +23,8 @@ _ELEMENTS = _BYTES  # in the order of the type numbers in isa/matrix/block_scale
 def block_scaled_form(i: Instruction) -> Form | None:
     """Return the ``Form`` for mma with block scales; None for another instruction. Raises Unsupported.
 
-    Immediates: 1 (whole warp); k; types of a and b; scales per row; 1 if scales are ue4m3. Then two immediates for a,
-    and two for b: the first byte of the scales, and the lanes of each group of four that hold the scales.
+    Immediates: 1 (whole warp); k; types of a and b; scales per row; 1 if scales are ue4m3. Then two immediates for a
+    and two for b: the index of the first byte with scales, and which lanes of each group of four hold the scales.
     """
     if i.opcode != "mma" or "block_scale" not in i.qualifiers:
         return None

@@ -1,4 +1,4 @@
-"""Convert accesses to textures and surfaces to runtime instructions (``Form``).
+"""Convert texture and surface accesses to runtime instructions (``Form``).
 
 Texture and surface objects are 64-bit handles (PTX ISA 9.7.10 and 9.7.11).
 """
@@ -12,7 +12,7 @@ from measurements.emulator.ptx.syntax import TYPE_BYTES, Address, Instruction, O
 
 # For each geometry: number of coordinates, and whether the first coordinate is a layer.
 _GEOMETRIES = {"1d": (1, 0), "2d": (2, 0), "3d": (3, 0), "a1d": (1, 1), "a2d": (2, 1)}
-_COORDINATES = ("s32", "f32")  # the runtime numbers coordinate and result types in this order
+_COORDINATES = ("s32", "f32")  # types of coordinates and results, in the order of the runtime's numbers for them
 _RESULTS = ("f32", "s32", "u32")
 _QUERIES = ("width", "height", "depth", "channel_data_type", "channel_order", "normalized_coords", "array_size")
 _BORDERS = ("trap", "clamp", "zero")  # behaviour of out-of-bounds surface accesses

@@ -91,7 +91,7 @@ struct Job {
   double time_limit = 60;
 };
 
-Machine* running = nullptr;  // the machine that signal handlers report
+Machine* running = nullptr;  // the machine whose state signal handlers report
 
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "emulator: %s\n", message.c_str());
@@ -379,7 +379,8 @@ void replace_address(const std::vector<void*>& buffers, const AddressInMemory& a
 }
 
 // Writes the launch's changes back to the program's memory. If the changes may depend on undefined values, writes a
-// list of the changes instead. effect.py compares the lists of several runs to decide whether they do.
+// list of the changes instead. effect.py compares the lists of several runs to decide whether the changes do
+// depend on undefined values.
 void hand_over_writes(Machine& machine, bool listed, int data) {
   if (machine.poison != 0 || listed) {
     list_writes(machine, data);

@@ -48,7 +48,7 @@ void on_touch(int signal, siginfo_t* info, void* context) {
     Guards& b = guards();
     auto it = b.guards.upper_bound(address);
     if (it != b.guards.begin() && (--it)->second.to > address) {
-      // a page that pending work only reads stays readable, so an access that faults there is a write
+      // pages that pending work only reads stay readable, so a faulting access to such a page is a write
       bool writes = it->second.use == use_read;
 #if defined(__x86_64__)
       writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
@@ -128,7 +128,7 @@ void guard(std::uint64_t from, std::uint64_t to, unsigned use) {
   Guards& b = guards();
   from = from / page * page;
   to = (to + page - 1) / page * page;
-  while (from < to) {  // an existing guard keeps its kind of use, and the new kind is added
+  while (from < to) {  // `use` is added to the uses of existing guards
     auto it = b.guards.upper_bound(from);
     if (it != b.guards.begin() && std::prev(it)->second.to > from) --it;
     if (it == b.guards.end() || it->first >= to) {

@@ -1,4 +1,4 @@
-// Operations on streams, and nodes of graphs: the memory that each uses, and whether the host waits for it.
+// Operations on streams and nodes of graphs: the memory that they access, and whether the host waits for them.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -81,7 +81,7 @@ BarrierReduction& reduction(const Warp& w, int id) {
 }
 
 void arrive_together(Warp& w, const Instruction& i, Lanes lanes);
-// Delivers the result of bar.red to the warps for which a barrier of the block of `w` has completed.
+// Delivers the result of bar.red to the warps in `completed`. They waited at barrier `id` of the block of `w`.
 void give_results(const Warp& w, int id, const std::vector<unsigned>& completed);
 
 }  // namespace

@@ -88,8 +88,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
 }
 
 // Compares the values that lanes polled at this instruction with the values of their previous poll at it. If the values
-// are unchanged, the lanes may be waiting, and are marked as spinning. Not inlined, because run_warp needs its
-// registers.
+// are unchanged, the lanes may be waiting, and are marked as spinning. Not inlined, because inlined
+// code would take registers from run_warp.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {

@@ -78,7 +78,7 @@ enum class Flow : std::uint8_t {
   collective,  // waits for the whole warp if immediate 0 is 1, otherwise for the lanes of the mask in source 0
   barrier,     // a barrier of the block
   yields,      // like plain, but other warps may run before it
-  polls,  // like yields, but for an instruction that polls for an event
+  polls,  // polls for an event; otherwise like `yields`
 };
 
 // One variant of an instruction. Tables of such rows define which instructions are supported.
@@ -86,7 +86,8 @@ struct Row {
   const char* name;
   Execute execute;
   std::uint32_t flags;   // supported flags
-  // width in bytes of each destination, ':', and of each source; 0: a predicate; *: any number of operands of any width
+  // Widths in bytes, one character per operand: destinations, ':', sources. 0: a predicate; *: any number of operands
+  // of any width.
   const char* operands;
   Flow flow = Flow::plain;
   bool strict = false;  // an undefined source is reported at once, and does not make the destinations undefined
@@ -151,7 +152,7 @@ struct Activation {
   std::uint32_t call;      // the call instruction
   std::uint32_t function;
   std::uint32_t local;     // end of the caller's local memory
-  std::uint32_t old_base;  // the function's local frame in an outer, recursive call
+  std::uint32_t old_base;  // local frame of the same function's previous active call
   std::vector<unsigned char> saved;  // the function's registers in this lane, saved during a recursive call
 };
 

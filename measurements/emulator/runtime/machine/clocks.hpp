@@ -47,7 +47,7 @@ constexpr Who both_of(Who a, Who b) {
   x >>= std::bit_width(x ^ y);
   return who_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
 }
-// True if a set of lanes is such a group: a single lane, an aligned pair, eighth, quarter or half, or the whole warp.
+// True if a set of lanes is such a group: an aligned range of 1, 2, 4, 8 or 16 lanes, or the whole warp.
 constexpr bool is_group(std::uint32_t lanes) {
   if (lanes == 0) return false;
   const auto lane = [](int k) { return static_cast<Who>(k); };
@@ -71,7 +71,7 @@ struct View {
   }
   void grant(Grant g);
   void join(const View& other);
-  // Adds the actions of some lanes of a warp up to an epoch. `whole`: the lanes are all lanes of the warp.
+  // Adds to the set the actions that some lanes of a warp performed up to `epoch`. `whole`: all lanes of the warp.
   void add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch);
   bool holds(Who who, Epoch epoch) const {
     const unsigned actor = warp_of(who);
@@ -120,7 +120,7 @@ struct Clocks {
   // (`alone`).
   Knowledge known[max_warps];
   std::vector<Alone> alone[max_warps];
-  std::uint32_t live[max_warps];  // lanes that had not exited when only some of the lanes last observed an event
+  std::uint32_t live[max_warps];  // for each warp: the lanes that had not exited when `alone` was last updated
   // For each warp: `fresh`: lanes that have observed events since they last synchronised; `met`: the lanes that
   // synchronised last.
   std::uint32_t fresh[max_warps], met[max_warps];
@@ -128,7 +128,7 @@ struct Clocks {
   void start_block(unsigned warp_count, Epoch next);
   // The first epoch that the running blocks have not used.
   Epoch end() const { return std::max(first, *std::max_element(now, now + actors) + 1); }
-  // Called when a block resumes after other blocks. Its lanes stay unordered with each other.
+  // Called when a block resumes after other blocks have run. Its lanes stay unordered with each other.
   void resume(Epoch next) {
     resumed = next;
     std::fill_n(now, warps, next);
@@ -166,9 +166,9 @@ struct Clocks {
   // For any other mask, the epoch of the whole warp ends, because recorded accesses cannot identify arbitrary sets of
   // lanes.
   void share(unsigned w, std::uint32_t lanes, std::uint32_t living);
-  // Some lanes of a warp wait for each other. `living`: lanes that have not exited. In time, everything that these
-  // lanes did before precedes everything that they do next. The memory model does not order it, because shuffles and
-  // votes do not order memory.
+  // Some lanes of a warp wait for each other. `living`: lanes that have not exited. Everything that these lanes did
+  // before the wait is earlier in time than everything that they do after it. The memory model does not order these
+  // actions, because shuffles and votes do not order memory.
   void meet(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     if ((fresh[w] & lanes) != 0 || (lanes & ~met[w]) != 0) meet_anew(w, lanes, living);
   }
@@ -180,10 +180,10 @@ struct Clocks {
   // flag. Cooperative groups rely on this: one lane acquires, and a shuffle informs the other lanes. The lanes' own
   // actions stay unordered.
   void share_flags(unsigned w, std::uint32_t lanes);
-  // Starts the clocks of a block. Its initial state counts as written in its first epoch, before all actions of its
-  // threads.
+  // Starts the clocks of a block. Memory that is initialised before the block starts counts as written in the block's
+  // first epoch, before all actions of its threads.
   void begin();
-  // Adds the actions of some lanes of a warp, and the events before them, to `to`. `whole`: the lanes are all lanes of
+  // Adds to `to` the actions of some lanes of a warp, and the events that happened before them. `whole`: all lanes of
   // the warp.
   void publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to);
   // Adds to `to` all events that are earlier in time than the next actions of the given lanes of a warp, even if the
@@ -192,7 +192,8 @@ struct Clocks {
   // Executes a proxy fence of some lanes: their actions, and everything that happened before them, become visible to
   // the async proxy.
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
-  // True if the action of `before` in `epoch`, in a running block, happened before the current action of `me`.
+  // True if the action that `before` performed in `epoch` happened before the current action of `me`. The epoch must
+  // belong to a running block.
   bool ordered(Who before, Epoch epoch, Who me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);

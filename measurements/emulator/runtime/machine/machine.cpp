@@ -124,7 +124,7 @@ unsigned block_in_grid(Machine& machine, unsigned n, unsigned rank) {
 void begin_stretch(Machine& machine, Epoch first, unsigned block) { machine.stretches.push_back({first, block}); }
 
 unsigned block_of_epoch(Machine& machine, Epoch epoch) {
-  // Consecutive queries usually have the same result, as for the elements of a tile that one block has written.
+  // Consecutive queries usually have the same result, for example for elements of a tile written by one block.
   if (machine.last_stretch + 1 < machine.stretches.size() && machine.stretches[machine.last_stretch].first <= epoch &&
       epoch < machine.stretches[machine.last_stretch + 1].first) {
     return machine.stretches[machine.last_stretch].block;

@@ -101,7 +101,7 @@ struct Units {
   unsigned take() { return first + begun++; }
 };
 
-// File to which the launch writes its copy of a program's memory when it ends.
+// The file to which the launch's copy of a program's memory is written at the end of the launch.
 struct ProgramMemory {
   int file = -1;  // file descriptor; -1: the copy is not written back
   std::uint64_t begin = 0;
@@ -232,7 +232,7 @@ struct Machine {
   Residents& residents;
   unsigned turn = 0;  // the warp that runs next, if blocks alternate
   std::uint64_t turns_taken = 0;
-  // engines of the running blocks: actors from clocks.warps on
+  // engines of the running blocks; the first one has the actor number clocks.warps
   PerBlock<std::vector<EngineActor>> engine_actors{parking};
   std::vector<Stretch> stretches;
   std::size_t last_stretch = 0;  // index of the stretch that the last look-up found

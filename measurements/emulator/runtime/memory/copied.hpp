@@ -4,8 +4,8 @@
 
 namespace autosched::emulator {
 
-// For each element that the running thread stores: the location in global memory of which the element is an unchanged
-// copy, or 0.
+// For each element that the running thread stores: the address in global memory from which the element was copied
+// unchanged, or 0.
 struct Copied {
   static constexpr unsigned most = 8;
   unsigned element_bytes;

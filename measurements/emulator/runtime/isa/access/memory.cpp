@@ -37,7 +37,7 @@ bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const 
 
 constexpr unsigned most_bytes = 64;  // bytes per access
 
-// Which bits are known of a value that a thread reads or writes. `whole`: all bits are known.
+// The known bits of a value that a thread reads or writes. `whole`: all bits are known.
 struct Knowledge {
   bool whole = true;
   SiteIndex origin = 0;  // source of the unknown bits

@@ -16,8 +16,8 @@ struct Place {
   std::uint64_t offset;  // offset in the window of the state space; the host address for global memory
   bool good = true;
 };
-// Resolves an address that is not in the window of `space`, or that is generic. Reports a finding if it is in another
-// state space.
+// Slow path of `resolve`. If `space` is generic, resolves the address, and reports a finding if it is in no state
+// space. For any other space, reports a finding, because the address is outside of the space's window.
 Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
 // Resolves `address` for an instruction that accesses `space`. Reports a finding if the address belongs to another
 // state space.
@@ -51,7 +51,7 @@ inline std::uint64_t address_of(Warp& w, const Instruction& i, unsigned source, 
   return i.width_of_source(source) == 4 ? sum & 0xffffffffu : sum;
 }
 
-// Order the access of an instruction with `.release` (called before the access) or `.acquire` (called after it).
+// Fences that order the access of an instruction: before_access for `.release`, after_access for `.acquire`.
 inline void fence_thread(Machine& machine, bool narrow) {
   fence_block(machine, narrow);
   if (!narrow) fence_device(machine);

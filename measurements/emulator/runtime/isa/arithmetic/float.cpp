@@ -162,8 +162,8 @@ void min_max(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Computes an f32 function of one operand in f64. `relative` and `absolute` are the largest errors that the PTX ISA
-// states for the instruction.
+// Computes a function of one f32 operand. The computation uses f64, and its result is rounded to f32. `relative` and
+// `absolute` are the largest errors that the PTX ISA states for the instruction.
 template <class F>
 void function(Warp& w, const Instruction& i, Lanes active, double relative, double absolute, F f) {
   for_lanes(active, [&](unsigned k) {

@@ -69,8 +69,8 @@ void from_pair(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// f32 arithmetic whose first `Narrow` operands have 16 bits and are converted to f32, which is exact. Immediate:
-// whether these operands are bf16.
+// f32 arithmetic. The first operands (`Narrow` is their number) have 16 bits and are converted to f32, which is exact.
+// Immediate: whether these operands are bf16.
 template <unsigned Narrow, class F>
 void mixed(Warp& w, const Instruction& i, Lanes active, F f) {
   const bool is_bf16 = i.immediate[0] != 0;

@@ -93,9 +93,9 @@ s128 saturated(s128 x, const Common& v, Part to) {
   return v.signed_d ? clamped(x, 32, true) : std::max(x, s128{0});
 }
 
-// Applies the secondary operation to the result `x` and operand c. Minimum and maximum compare 64-bit values. These are
-// signed if d is signed; the result of a comparison is signed if a is signed. With `narrow`, `x` is first truncated to
-// 32 bits and sign-extended, regardless of the type of d.
+// Applies the secondary operation to the result `x` and operand c. Minimum and maximum compare 64-bit values. The
+// values are signed if d is signed or, for an instruction that compares a with b, if a is signed. With `narrow`, `x` is
+// first truncated to 32 bits and sign-extended, regardless of the type of d.
 u32 with_third(s128 x, const Common& v, bool narrow, u32 third) {
   const bool is_signed = v.operation == Operation::compare ? v.signed_a : v.signed_d;
   const s64 wide = narrow ? static_cast<std::int32_t>(x) : static_cast<s64>(x);

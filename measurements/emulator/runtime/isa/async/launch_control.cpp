@@ -33,7 +33,7 @@ static_assert(sizeof(Answer) == answer_bytes);
 // false if none remains. With a seed, some requests are also refused at random, as a GPU may do to make room for
 // another grid.
 bool cancel_cluster(Machine& machine, unsigned& block) {
-  constexpr unsigned refusals = 8;  // with a seed, one in this many requests is refused on average
+  constexpr unsigned refusals = 8;  // with a seed, a request is refused with probability 1 / refusals
   if (!machine.units.left() || (seeded(machine) && random_below(machine, refusals) == 0)) return false;
   block = block_in_grid(machine, machine.units.take(), 0);
   return true;

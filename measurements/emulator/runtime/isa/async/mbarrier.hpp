@@ -11,8 +11,7 @@ struct Machine;
 
 namespace autosched::emulator::ptx {
 
-// Lanes of a warp that observed the end of the latest phase in the same poll, and the epoch and the source site of this
-// poll.
+// A poll in which lanes of a warp observed the end of the latest phase: the lanes, and the poll's epoch and site.
 struct PhaseSeen {
   unsigned warp;
   std::uint32_t lanes;

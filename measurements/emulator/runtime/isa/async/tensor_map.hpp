@@ -64,11 +64,11 @@ struct EncodedTensorMap {
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
-  // Bytes per slice of channels in an interleaved layout; otherwise 0. In this layout, the elements of the first
-  // dimension are slices with the same channels. The dimension before the last selects the channels, and a copy takes
-  // only one index along it.
+  // Bytes per slice of channels in an interleaved layout; otherwise 0. In this layout, each element of the first
+  // dimension is a slice of several channels. The second-to-last dimension selects these channels, and a copy covers
+  // only one index of this dimension.
   std::uint8_t slice_bytes;
-  // Conversion that loads apply to f32 elements: bits of LoadedAs.
+  // How loads convert f32 elements: bits of LoadedAs.
   std::uint8_t loaded_as;
 
   static constexpr std::uint32_t corners(int lower, int upper) {

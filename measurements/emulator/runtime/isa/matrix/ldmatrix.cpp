@@ -1,5 +1,5 @@
-// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. A function of an instruction runs when all lanes of the warp have
-// arrived.
+// ldmatrix, stmatrix and movmatrix: PTX ISA 9.7.14. The function that implements an instruction runs when all
+// lanes of the warp have arrived.
 #include <algorithm>
 
 #include "isa/values/dropped.hpp"
@@ -115,7 +115,7 @@ struct ByteRows {
   SiteIndex origin = 0;                                     // source of the unknown bits; 0: all bits are known
 };
 
-// Unpacks a row of 16 values of 4 or 6 bits into one byte per value, whose upper bits come from `above`.
+// Unpacks a row of 16 values of 4 or 6 bits into one byte per value. The upper bits of each byte come from `above`.
 void unpack(unsigned char* row, unsigned bits, unsigned char above) {
   unsigned char packed[16];
   std::memcpy(packed, row, 16);

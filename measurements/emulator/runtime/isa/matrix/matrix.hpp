@@ -62,7 +62,8 @@ inline void check_tf32(Machine& machine, const Instruction& i, std::uint64_t bit
   }
 }
 
-// Fragments of mma.m16n8 and m8n8k4.f64: row and column of the element that is value `index` of a lane.
+// Row and column of the element that a lane holds as its value number `index`, in fragments of mma.m16n8 and
+// m8n8k4.f64.
 struct Position {
   unsigned row, col;
 };

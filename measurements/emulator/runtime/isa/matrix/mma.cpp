@@ -1,4 +1,4 @@
-// mma.sync: PTX ISA 9.7.14. A function of an instruction runs when all lanes of the warp have arrived.
+// mma.sync: PTX ISA 9.7.14. The function that implements an instruction runs when all lanes of the warp have arrived.
 #include <cmath>
 
 #include "isa/matrix/matrix.hpp"

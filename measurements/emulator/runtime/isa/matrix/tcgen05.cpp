@@ -19,7 +19,7 @@ struct TensorLoads : Unit {
 
   // The tcgen05.ld of a warp, whose destination registers must not be accessed before the warp waits.
   struct Loads {
-    // number of loads so far, over all blocks, because register headers refer to loads by their position in this count
+    // Number of loads so far, over all blocks. Register headers refer to loads by this number.
     std::uint32_t issued = 0, waited = 0;
   };
   PerBlock<std::vector<Loads>> loads{parking};  // pending loads by warp

@@ -145,8 +145,8 @@ std::string shape_of(const Product& p) {
   return "m" + std::to_string(p.m) + "n" + std::to_string(p.n) + "k" + std::to_string(p.k) + "." + names[static_cast<int>(p.a)];
 }
 
-// Lane and column of tensor memory of the element of D in row m and column n: PTX ISA 9.7.16.10.5. `m` is the row
-// within the block.
+// Lane and column at which tensor memory holds the element (m, n) of D: PTX ISA 9.7.16.10.5. `m` is the row within the
+// block.
 struct SumPlace {
   unsigned lane, column;
 };

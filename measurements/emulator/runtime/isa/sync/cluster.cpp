@@ -22,7 +22,8 @@ struct Cluster : Unit {
     unsigned free = 0;
   };
   PerBlock<ClusterBarrier> barrier{parking};
-  PerBlock<std::vector<Knowledge>> fenced{parking};  // by warp: clocks that its last fence may publish to the cluster
+  // by warp: the events ordered by its last fence, which a relaxed arrival at the cluster's barrier publishes
+  PerBlock<std::vector<Knowledge>> fenced{parking};
   PerBlock<std::vector<Pool>> pools{parking};                // free registers, by block
   PerBlock<std::vector<unsigned>> registers_of{parking};     // registers per thread, by warp
   // by warp: the site at which the warp waits for registers; 0: it does not wait

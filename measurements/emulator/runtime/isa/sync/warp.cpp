@@ -31,7 +31,8 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  SiteIndex undecided[warp_size] = {};  // by lane: origin of the undefined bits that select its source lane, else 0
+  // for each lane: origin of the undefined bits that select the lane's source lane; 0 if all of them are defined
+  SiteIndex undecided[warp_size] = {};
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);
     for (const unsigned s : {2u, 3u}) {
@@ -140,7 +141,7 @@ void reduce(Warp& w, const Instruction&, Lanes lanes) {
 }
 
 // redux of f32 (sm_100a). Immediate 1: 0 min, 1 max; immediate 2: whether absolute values are compared. With .NaN, the
-// result is NaN if any value is NaN. Otherwise NaN is ignored, unless all values are NaN.
+// result is NaN if any value is NaN; without it, only if all values are NaN.
 void reduce_f32(Warp& w, const Instruction&, Lanes lanes) {
   float result = 0;
   bool first = true, any_nan = false;

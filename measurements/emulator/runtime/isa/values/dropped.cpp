@@ -1,14 +1,14 @@
 // Decides whether the value of a load has an effect, if the load races with a write of another lane. Some code loads
-// values that it does not use: lanes that hold copies of data which other lanes store (as in Triton's layouts), and
-// prefetching code. A race of such a load is harmless.
+// values that it does not use: in Triton's layouts, several lanes may load the same data, and only one of them stores
+// it; prefetching code may load too much. A race of such a load is harmless.
 //
 // The analysis of the kernel's code starts at the load and follows the loaded value through registers. The effects of a
 // value are the instructions through which it leaves a lane's registers: stores, atomics, warp-wide matrix products.
 // Shuffles move the value to other lanes. A value is dropped if no lane that may hold it has executed an effect of the
-// value since the load. A compare-and-swap at the location of the load that compares with the value is not an effect,
-// because it changes memory only if the value is still there. The analysis follows all paths through the code, because
-// code that loads fragments one iteration ahead reuses registers: an effect only counts if the registers have not been
-// overwritten before. If it cannot follow all paths, it ignores the order of the instructions.
+// value since the load. A compare-and-swap is not an effect if it compares the value with the contents of the load's
+// location, because it changes memory only if the value is still there. The analysis follows all paths through the
+// code, because code that loads fragments one iteration ahead reuses registers: an effect only counts if the registers
+// have not been overwritten before. If it cannot follow all paths, it ignores the order of the instructions.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -41,7 +41,7 @@ struct DroppedValues : Unit {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
-    std::vector<Guard> skipped;  // guards of the code that is skipped by branches on the value
+    std::vector<Guard> skipped;  // guards of the instructions that branches on the value skip
     // loads after which the value has no further use, because its registers have been overwritten
     std::vector<const Instruction*> ends;
   };
@@ -366,7 +366,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     machine.dropped.watched.push_back(of_line);
     return;
   }
-  // Watches each load of the source line that has read this location. The watch starts at the time at which the load
+  // Watches each load at the site `load` that has read this location. The watch starts at the time at which the load
   // began to read this location, or at the start of the running blocks if that time is unknown.
   const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
   const auto first = reinterpret_cast<std::uint64_t>(address);

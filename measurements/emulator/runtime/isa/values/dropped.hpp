@@ -18,9 +18,9 @@ void number_effects(Machine& machine);
 void note_effect(Warp& w, const Instruction& i, Lanes lanes);
 void note_reading(Warp& w, const Instruction& i, unsigned lane, std::uint64_t address, unsigned bytes);
 void note_last_read(Warp& w, const Instruction& i, Lanes lanes, const unsigned* addresses, unsigned bytes);
-// Called when a load overwrites registers: decides whether the values of watched reads in these registers had an
-// effect.
 bool watches_reads(Machine& machine);
+// Called when a load overwrites registers that contain the values of watched reads: decides whether these values had an
+// effect.
 void settle_overwritten(const Warp& w, const Instruction& load, Lanes lanes);
 void start_block_effects(Machine& machine);
 

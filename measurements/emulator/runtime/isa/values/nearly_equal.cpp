@@ -183,7 +183,7 @@ Stored stored_by(Machine& machine, SiteIndex site) {
       }
     }
   };
-  // Each visit returns the index of a source. This source of the instruction and all later sources are visited next.
+  // `visit` returns an index of a source. The search continues at this source and all later sources of the instruction.
   go_back(open, [&](const Instruction& i, const Making& making, std::uint32_t slot) {
     stored.formats |= making.formats;
     adds = adds || making.adds;

@@ -32,7 +32,7 @@ Makers makers_of(const std::vector<Instruction>& code) {
   return makers;
 }
 
-// Appends the instructions that compute a register to `steps`, in the order of their execution. Returns false if the
+// Appends to `steps` the instructions that compute a register, in the order of their execution. Returns false if the
 // register depends on anything except constants and special registers. ``met``: registers that have been visited.
 bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std::uint32_t, bool>& met,
                std::vector<const Instruction*>& steps) {

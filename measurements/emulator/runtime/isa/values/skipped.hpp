@@ -1,5 +1,5 @@
-// Analyses code that a branch skips. A racing value that decides a branch does not matter if the skipped code could
-// have no effect in this lane, because the predicates of its instructions are false.
+// Analyses code that a branch skips. A racing value that decides a branch does not matter if the predicates of the
+// skipped instructions are false in this lane, because the skipped code then has no effect.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -16,8 +16,8 @@
 
 namespace autosched::emulator::ptx {
 
-// Records reads of memory that was never written, and branches on undefined values. If the paths of a branch only write
-// registers, the contents of these registers depend on the branch.
+// Records reads of memory that was never written, and branches whose condition is undefined. If the paths of such a
+// branch only write registers, the contents of these registers become undefined.
 struct UnknownValues {
   // The registers whose contents depend on a branch. ``end``: the instruction at which both paths meet; 0 if a path does
   // more than write registers.

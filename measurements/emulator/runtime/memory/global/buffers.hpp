@@ -16,9 +16,9 @@ struct BufferSpec {
   std::size_t bytes;
   unsigned element_bytes;
   bool zeroed;
-  // How the content of an input is generated. Floats are small integers; `bits` are random elements whose bits are not
-  // all set (both for sparse launches, measurements/emulator/sparse.py). `file`: the content begins at byte `seed` of
-  // the job's file of inputs.
+  // How the content of an input is generated. f16 to e5m2: elements of this type that are small integers. `bits`:
+  // random bits, but no element is all ones. Sparse launches use these (measurements/emulator/sparse.py). `file`: the
+  // content begins at byte `seed` of the job's file of inputs.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
   void* address = nullptr;  // address of a buffer in the mapped memory of a program; nullptr for other buffers

@@ -21,8 +21,8 @@ struct Heap {
     std::uint32_t made, freed;  // offsets of texts that state where it was allocated and freed; `freed`: 0 if not freed
     std::uint32_t made_in, freed_in;  // indices of the launches that allocated and freed it
   };
-  // Header of the region, which is initially zero. The region has four quarters: this header and the texts, the data,
-  // the flags of defined bytes, and the allocations by ascending offset.
+  // Header of the region, which is initially zero. The region has four quarters: (1) this header and the texts, (2) the
+  // data, (3) the flags of defined bytes, and (4) the allocations by ascending offset.
   struct Books {
     std::uint64_t used, live, count, texts;
     std::uint64_t first;  // index of the first allocation that is not freed

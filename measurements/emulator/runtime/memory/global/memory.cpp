@@ -106,8 +106,8 @@ void note_read(Machine& machine, Buffer& b, std::size_t cell, unsigned count, co
   if (const unsigned reader = place_of_read(machine, b, cell, mine)) b.set_marks(machine, reader, cell, count, mark);
 }
 
-// Checks and records a read. With ``known``, the read is lazy. If a lazy read includes undefined bytes, ``known``
-// receives which bytes are defined, and the result is false. Otherwise, the result is true.
+// Checks and records a read. If ``known`` is not nullptr, the read is lazy. If a lazy read includes undefined bytes,
+// stores in ``known`` which bytes are defined, and returns false. Otherwise returns true.
 bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bool read_only, bool relaxed, bool narrow = false,
                  unsigned char* known = nullptr) {
   if (!b.writable() || !machine.launch.check) return true;
@@ -117,7 +117,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
   const Cells cells = cells_of(b, address, bytes);
   Stamp mine = stamp(machine, relaxed, narrow);
   mine.constant = read_only;
-  Mark mark = 0;  // mark of the stamp, created at the first cell that needs it
+  Mark mark = 0;  // reference to the stamp `mine`, created at the first cell that needs it
   unsigned count = 1;
   for (std::size_t cell = cells.begin; cell != cells.end; cell += count) {
     const Stamp write = b.write(machine, cell);

@@ -8,8 +8,8 @@ struct Machine;
 
 // Accesses of one thread at self->site. Their transactions are not counted. ``relaxed``: the access does not race with
 // atomics. ``narrow``: the access has block scope. ``known``: if it is not nullptr, the read is lazy: undefined bytes
-// cause no finding. If there are any, ``known`` receives which bytes are defined, and the result is false; otherwise,
-// it is true.
+// cause no finding. If there are any, read_global stores in ``known`` which bytes are defined, and returns false.
+// Otherwise it returns true.
 bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
 // True if all lanes read aligned values from one array that the kernel never writes. The caller can then read memory
@@ -21,7 +21,7 @@ unsigned char* update_global(Machine& machine, void* address, int bytes, const c
 
 // Checks a read of global memory by cp.async. Returns false if it is out of bounds.
 bool check_global_read(Machine& machine, const void* address, int bytes);
-// Reads and writes of a bulk copy, of any length and alignment. Out-of-bounds bytes are read as 0xFF.
+// Read and write memory for a bulk copy. Lengths and alignments may be arbitrary. Out-of-bounds bytes are read as 0xFF.
 void read_global_bulk(Machine& machine, void* to, const void* address, int bytes, const char* instruction);
 void write_global_bulk(Machine& machine, void* address, const void* from, int bytes, const char* instruction);
 

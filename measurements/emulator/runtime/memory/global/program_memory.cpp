@@ -19,7 +19,7 @@ namespace {
 // maximum number of reported ranges per buffer; later ranges are not checked
 constexpr std::size_t most_stretches = 4096;
 
-// Calls ``visit`` for each range of pages with the flag ``kind`` (written, or read), as a range of bytes.
+// Calls ``visit`` for each maximal range of pages that have the flag ``kind`` (written or read), with its byte offsets.
 template <class Visit>
 void for_pages(Machine& machine, unsigned char kind, Visit visit) {
   for (const Buffer& b : machine.buffers.list) {

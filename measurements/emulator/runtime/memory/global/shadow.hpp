@@ -30,8 +30,8 @@ struct Stamp {
   bool narrow = false;  // an atomic of block scope
   bool constant = false;  // a read by ld.global.nc, which requires that the launch does not write the data
 };
-// A reference to a stamp in 4 bytes: the lane, and the index of a stamp that lanes of a warp share (stamps.cpp). 0:
-// none.
+// A 4-byte reference to a stamp: the lane, and the index of a stamp that lanes of a warp share (stamps.cpp). 0: no
+// stamp.
 using Mark = std::uint32_t;
 constexpr Mark was_read = 1u << 31;  // flag of a write that has been read
 constexpr unsigned lane_shift = 26, number_bits = 25;
@@ -91,7 +91,7 @@ struct Buffer {
   // Records of accesses to memory that the kernel may write. A cell is an element, or a part of an element if the
   // kernel stores parts. marks[0] are the last writes. marks[1] and marks[2] are two later readers, which represent all
   // readers. A write clears the readers, but an atomic keeps plain readers. There is one mark per word; a word is one
-  // cell, or several small cells of up to 4 bytes together. Memory of marks is only allocated where it is accessed.
+  // cell, or several small cells with at most 4 bytes in total. Marks are allocated when first accessed.
   Mark* marks[3];
   unsigned cell_bytes;
   unsigned cells_of_word;
@@ -103,8 +103,8 @@ struct Buffer {
   std::size_t elements() const { return spec.bytes / spec.element_bytes; }
   std::size_t words() const { return spec.bytes / (std::size_t{cell_bytes} * cells_of_word) + 1; }
   bool writable() const { return spec.role != BufferSpec::Role::input; }
-  // False if nothing on the page of a cell has been read. The marks of its readers are then not accessed, because this
-  // would allocate a page of marks.
+  // False if nothing on the page of a cell has been read. In this case, the marks of the cell's readers must not be
+  // accessed: an access would allocate a page of marks.
   bool has_readers(std::size_t cell) const {
     return touched == nullptr || (touched[cell * cell_bytes / page_bytes] & page_was_read) != 0;
   }

@@ -24,7 +24,7 @@ struct WrittenMaps {
   struct Acquire {
     Stamp by;
     std::uint32_t lanes;
-    std::uint64_t writes;  // digest of the last writes to the map at the time of the fence
+    std::uint64_t writes;  // digest of the last writes to the map before the fence
     bool released;         // true if all these writes were released
   };
   std::vector<Release> releases;

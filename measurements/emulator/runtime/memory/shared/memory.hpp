@@ -40,8 +40,8 @@ void note_unknown_shared(Machine& machine, unsigned address, int bytes, const un
 // Checks an atomic update and returns its bytes, or nullptr if they are out of bounds.
 unsigned char* update_shared(Machine& machine, unsigned address, int bytes, const char* instruction);
 bool shared_window_holds(Machine& machine, unsigned address, int bytes);
-// Mark a site as strong or as volatile. Strong sites are atomics, and volatile or relaxed loads and stores; their
-// accesses do not race with each other.
+// Mark the accesses at a site as strong or as volatile. Atomics and volatile or relaxed loads and stores are strong:
+// they do not race with each other.
 void mark_strong(Machine& machine, SiteIndex site);
 void mark_volatile(Machine& machine, SiteIndex site);
 std::string describe_shared(Machine& machine, unsigned address);

@@ -27,9 +27,9 @@ bool is_volatile(Machine& machine, SiteIndex site) {
 }
 bool reads_data(Machine& machine, SiteIndex load) { return is_volatile(machine, load) && !decides(machine, load); }
 
-// True if two accesses are strong and so do not race in any order. Volatile accesses still race if the value read is
-// data rather than a flag, because volatile orders nothing. ``load``: site of the access that reads; 0: neither access
-// reads.
+// True if two accesses are strong and therefore do not race, whatever their order. False for volatile accesses if the
+// value read is data rather than a flag, because volatile orders nothing. ``load``: site of the access that reads; 0:
+// neither access reads.
 bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
   return strong(machine, other.site) && strong(machine, machine.self->site) &&
          !(load != 0 && is_volatile(machine, other.site) && is_volatile(machine, machine.self->site) && reads_data(machine, load));
@@ -63,8 +63,8 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
 }
 
 // Returns a recorded read of byte `a` that is not ordered before the action of `me`, or nullptr if there is none.
-// `same_value`: ignores threads that have written the same value with the same instruction; their writes are recorded
-// like reads.
+// `same_value`: ignores reads recorded at the current instruction. They represent writes of the same value by other
+// threads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
@@ -79,8 +79,8 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_valu
   return nullptr;
 }
 
-// True if an access needs no proxy fence, or if one has made it visible to the async proxy, which acts on behalf of
-// `me`.
+// True if an access needs no proxy fence, or if a proxy fence has made the access visible to the async proxy, which
+// acts on behalf of `me`.
 bool is_fenced(Machine& machine, const Stamp& use, Who me) {
   return use.epoch < machine.clocks.first || by_engine(machine, use.who) || machine.clocks.proxied(use.who, use.epoch, me);
 }

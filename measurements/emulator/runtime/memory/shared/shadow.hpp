@@ -15,7 +15,7 @@ struct Stamp {
   Who who;
   SiteIndex site;
 };
-// State of a byte: which operation is in flight to it, or that it belongs to an mbarrier.
+// State of a byte: the kind of copy that is in flight to it, if any, or that the byte is part of an mbarrier.
 enum class InFlight : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
   InFlight what;
@@ -35,8 +35,8 @@ struct SharedUses : Unit {
   // The actors that have read a byte since its last write, as a bit mask of their numbers modulo 32. It may include
   // actors whose read is from an earlier block.
   std::uint32_t* readers = nullptr;
-  // The warps that have written the same value with the same instruction as the last writer, without being ordered with
-  // the last writer. A bit mask of their numbers modulo 32.
+  // The warps that are not ordered with the last writer, but have written the same value with the same instruction. A
+  // bit mask of their numbers modulo 32.
   std::uint32_t* together = nullptr;
   std::size_t window_bytes = 0;  // size of a block's window
   bool has_engines = false;      // whether bulk copies or mbarriers were used

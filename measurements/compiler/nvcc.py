@@ -1,4 +1,4 @@
-"""Compile with nvcc, NVIDIA's compiler driver: sources with host code, or with headers that NVRTC does not support."""
+"""Compile sources that have host code, or headers that NVRTC does not support, with nvcc (NVIDIA's compiler driver)."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def compile_source(
         arch: For example "sm_90a".
         headers: Header texts by include name.
         options: Options of nvcc, without the architecture.
-        then: Further entries of a pipeline.
+        then: Names of further kernels, which the launch executes after ``entry``.
 
     Returns:
         As ``nvrtc.compile_source``.

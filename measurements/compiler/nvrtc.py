@@ -69,7 +69,7 @@ def compile_source(
         arch: For example "sm_90a".
         headers: Header texts by include name; CUDA's headers are found if installed.
         options: Options of NVRTC, without the architecture.
-        then: Further entries of a pipeline.
+        then: Names of further kernels, which the launch executes after ``entry``.
 
     Returns:
         The cubin (None if compiling failed), lowered names, log and seconds.
@@ -201,7 +201,10 @@ def toolchain_version() -> str:
 
 @cache
 def loaded_version() -> str:
-    """Load NVRTC to check that it works, and return its version like ``toolchain_version``. Raises NvrtcMissing."""
+    """Load NVRTC to check that it works, and return its version in the format of ``toolchain_version``.
+
+    Raises NvrtcMissing.
+    """
     from importlib import metadata  # imported here because it is slow, and compiler processes do not need it
 
     major, minor = _call(_nvrtc(), "nvrtcVersion")

@@ -256,8 +256,8 @@ def _most(steps: Sequence[CompiledStep]) -> Resources:
 def parse_resources(log: str, entry: str) -> Resources | None:
     """Parse the resources that ptxas -v printed about the function ``entry``; None if it printed none.
 
-    NVRTC 12.8 to 13.5 print one section per entry function. Sections of called functions may follow. The result has
-    0 bytes of dynamic shared memory, which the log does not contain.
+    NVRTC 12.8 to 13.5 print one section per entry function. Sections of called functions may follow. The log does not
+    contain the size of dynamic shared memory, so this size is 0 in the result.
     """
     for section in re.split(r"^ptxas info\s*: Compiling entry function ", log, flags=re.MULTILINE)[1:]:
         if not section.startswith(f"'{entry}'"):

@@ -19,8 +19,8 @@ def harmless(text: str) -> str:
 def printable(text: str) -> str:
     """Return ``text`` unchanged if it can be printed. ``text`` is the name of a device, version or tool.
 
-    Raises ValueError if ``text`` contains control characters, such as escape sequences, zero bytes and marks of writing
-    direction.
+    Raises ValueError if ``text`` contains control characters, such as escape characters, zero bytes, and Unicode
+    characters that set the text direction.
     """
     if not text.isprintable():
         raise ValueError(f"{text!a:.60} contains characters that cannot be printed")

@@ -1,4 +1,4 @@
-"""Working folders of a process, and cleanup of the folders and compilers that killed processes leave.
+"""Working folders of a process, and cleanup of the folders and compilers that a process leaves when it is killed.
 
 The process that works in a folder holds a lock on a file in that folder. The system releases the lock when the process
 ends, so an unlocked folder is abandoned. A process that kills a worker removes the worker's folders immediately. Other

@@ -366,7 +366,7 @@ def _grid(cp: Any, function: int, launch: Launch) -> Size3:
 
 
 def _clusters_at_a_time(cp: Any, function: int, launch: Launch) -> int | None:
-    """Return how many clusters (without clusters: blocks) the current GPU can run at the same time.
+    """Return how many clusters the current GPU can run at the same time, or blocks if the launch has no clusters.
 
     Returns None if the driver does not report it (CUDA Driver API, Occupancy).
     """

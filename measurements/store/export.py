@@ -27,7 +27,7 @@ from measurements.trials.trial import Trial
 FORMAT = 1
 SCHEMA = Path(__file__).resolve().parent / "schemas" / "export.schema.json"
 MOST_BYTES = 2**26  # maximum size of a file in bytes; reading a file takes about twenty times as much memory
-_LONGEST_PART = 100  # maximum number of characters of the device, and of the operator, in the name of a file
+_LONGEST_PART = 100  # maximum length of each part of a file name: the device's name and the operator's name
 _FILE_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+-]*(\.[A-Za-z0-9_+-]+)*", re.ASCII)
 
 
@@ -123,7 +123,10 @@ def write(
 
 
 def read(paths: Iterable[str | os.PathLike[str]]) -> Store:
-    """Return the entries of export files as an in-memory database. Raises ExportError that names the file."""
+    """Return the entries of export files as an in-memory database.
+
+    Raises ExportError if a file is not a valid export. The message names the file.
+    """
     store = Store.open("sqlite://")
     for file_name in paths:
         path = Path(file_name)

@@ -64,7 +64,7 @@ def check(store: Store) -> list[str]:
                     f"trial {trial.id} is stored under {row[width + 2]!a:.60}, but its operator is {trial.operator}"
                 )
             if row[width + 3] != trial.policy:
-                damage.append(f"trial {trial.id} is stored under a wrong policy, its policy is {trial.policy}")
+                damage.append(f"trial {trial.id} is stored under a wrong policy: the correct policy is {trial.policy}")
         stored = {_key(row): dict(row) for row in connection.execute(sa.select(ENTRIES)).mappings()}
         if not damage:
             for counted in best_index.counted(connection):

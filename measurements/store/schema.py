@@ -148,7 +148,7 @@ class Guard:
 
 def create_tables(connection: Connection) -> None:
     """Create the tables in a database that lacks them."""
-    # not set when the index is defined, because that would import the PostgreSQL dialect in every process
+    # set here, not in the definition of the index, because that would import the PostgreSQL dialect in every process
     if connection.dialect.name == "postgresql":
         _TRIALS_WRONG.dialect_options["postgresql"]["where"] = _WRONG
     _METADATA.create_all(connection)

@@ -195,8 +195,8 @@ def compact(path: Path) -> None:
 def begin_explicitly(engine: Engine, path: Path | None = None) -> Engine:
     """Make an engine begin transactions explicitly, also before CREATE TABLE and SELECT, unlike the sqlite3 module.
 
-    A writing transaction acquires its lock at the beginning, with a time limit. Otherwise two writers that first read
-    could deadlock. ``path`` is the file, for messages about a lock of another process.
+    A writing transaction acquires its lock at the beginning, with a time limit. Otherwise two transactions that read
+    before they write could deadlock. ``path`` is the file, for messages about a lock of another process.
     """
 
     @sa.event.listens_for(engine, "begin")

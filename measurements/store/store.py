@@ -78,7 +78,7 @@ class Store:
         self._lock = threading.Lock()
         # cached results of ``best``, valid until the file changes
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (None, {})
-        # trials of winners by entry, each with the cells that it was parsed from
+        # winner of each entry, stored as the database cells from which the trial was parsed, and the trial
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}
         self._grown: set[tuple[str, str]] = set()  # keys of entries with new trials
 
@@ -298,7 +298,7 @@ class Store:
             except EarlierProblem:
                 earlier.append(summary)
                 continue
-            except StoreError:  # count the summary as current: callers report the error when they read the problem
+            except StoreError:  # count the summary as current: callers get this error when they read the problem
                 pass
             current.append(summary)
         return current, earlier

@@ -57,7 +57,7 @@ def _is_t4(text: str) -> bool:
 
 
 def _database(path: Path) -> Table:
-    # a late import, because it imports sqlalchemy, which the other formats do not need
+    # imported here because the store imports sqlalchemy, which the other formats do not need
     from measurements.store.store import Store, StoreError
 
     try:

@@ -137,8 +137,8 @@ def _value(raw: RawValue, parameter: Parameter) -> Value:
 
 
 def is_float(parameter: Parameter) -> bool:
-    """Return True if a parameter's values are floats.
+    """Return True if a parameter's values represent floats.
 
-    Floats are stored as text, because parameters cannot have float values.
+    A parameter cannot have float values, so floats are stored as text.
     """
     return parameter.is_text and parameter.kind == "ordinal"

@@ -57,9 +57,8 @@ class WinnerChoice:
         winner: Selected entrant.
         fastest: Entrant with the shortest time.
         slowdowns: Slowdown of each entrant relative to the fastest.
-        tied: Entrants within the tie.
-        undecided: Entrants that may still win: an entrant that may be faster than ``fastest``, or that may be within
-            the tie.
+        tied: Entrants that are about as fast as ``fastest``: the measured difference counts as a tie.
+        undecided: Entrants that may still win, because they may be faster than ``fastest``, or may be tied with it.
         contenders: Entrants to time in further rounds.
     """
 
@@ -79,7 +78,7 @@ class WinnerChoice:
 def choose(
     times: Sequence[Sequence[float]], complexity: Sequence[float], tie: float = 0.01, incumbent: int | None = None
 ) -> WinnerChoice:
-    """Select the winner: the incumbent unless it is too slow, otherwise the simplest entrant within the tie.
+    """Select the winner: the incumbent unless it is too slow, otherwise the simplest entrant tied with the fastest.
 
     The incumbent is too slow if it is slower than the fastest by more than twice ``tie``, with statistical
     significance. Without this rule, the winner would change randomly from run to run.

@@ -56,7 +56,7 @@ class Policy:
 
 # default policy; it also applies to trials that were measured before policies were recorded, unless L2 was warm
 DEFAULT = str(Policy())
-NONE = ""  # policy of times that autosched did not measure: estimates, and replayed times of other tools
+NONE = ""  # stored instead of a policy for times not measured by autosched: estimates, replayed times of other tools
 
 
 def described(policy: Policy) -> str:

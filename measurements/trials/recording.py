@@ -40,7 +40,7 @@ RECORDED = Path(__file__).resolve().parent / "recorded"
 SUFFIX = ".jsonl.gz"
 MOST_BYTES = 2**29  # maximum size of a decompressed file in bytes, about 400,000 trials
 _LONGEST_LINE = 2**20
-_SMALL = 2**24  # decompressed size in bytes that is allowed for any compression ratio
+_SMALL = 2**24  # decompressed size in bytes up to which any compression ratio is allowed
 _MOST_GROWTH = 200  # maximum compression ratio of larger files; recordings have ratios of 10 to 30
 _HEAD = 2**12  # bytes at the beginning of a file that are searched for the keys of its format
 
@@ -111,7 +111,7 @@ class Recording:
 
     @property
     def problem_key(self) -> str:
-        """Key of the problem of all trials."""
+        """Key of the problem, which all trials share."""
         return self.trials[0].problem_key
 
     @property
@@ -304,7 +304,7 @@ def path_of(problem_key: str, device: str, folder: str | os.PathLike[str] | None
         raise RecordingError(f"the device name {device!r} cannot be the name of a folder")
     operator = operator_of(problem_key) or "unknown"
     if not (device + operator).isprintable():
-        raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot name a file")
+        raise RecordingError(f"the device {device!r} or the operator {operator!r} cannot be used in a file name")
     digest = hashlib.sha256(problem_key.encode()).hexdigest()[:16]
     return Path(RECORDED if folder is None else folder) / device / f"{os.path.basename(operator)}-{digest}{SUFFIX}"
 

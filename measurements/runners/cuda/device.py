@@ -145,7 +145,10 @@ def device_row(name: str, attributes: Mapping[str, int], memory_bytes: int) -> D
 
 
 def _slice(row: Device, sm_count: int, l2_bytes: int, memory_bytes: int) -> Device:
-    """Return the row of a slice of a GPU: equal rates per SM, and bandwidths in proportion to the slice's size."""
+    """Return the device table's row for a slice of a GPU.
+
+    Rates per SM are those of the GPU. Bandwidths are proportional to the slice's size.
+    """
     return dataclasses.replace(
         row,
         sm_count=sm_count,

@@ -37,7 +37,7 @@ class Slots:
         return self._arrays[copy]
 
     def fill(self, stream: Any, contents: Any, byte: int = GUARD) -> None:
-        """Write ``contents`` (or, if None, bytes of value ``byte``) to every copy, and guard bytes after every copy."""
+        """Write ``contents`` (if None, bytes of value ``byte``) to every copy. Write guard bytes after every copy."""
         self.memory.memset_async(GUARD, self.stride * self.copies, stream)
         for copy in range(self.copies):
             if contents is not None:

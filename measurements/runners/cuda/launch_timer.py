@@ -17,7 +17,7 @@ from measurements.runners.cuda.stream_hold import StreamHold
 from measurements.trials.timing_statistics import StopRule, unslowed
 
 MAX_GRAPH = 4096  # maximum number of launches in one graph
-# duration of a replay: much longer than the resolution of events (0.5 us) and than the host takes to queue the replay
+# duration of a replay: much longer than the resolution of events (0.5 us), and than the time to queue the replay
 _GRAPH_SECONDS = 2e-3
 # Number of launches in the graph from which the time of one launch is estimated. The time of a single launch on an idle
 # GPU would include the time in which the host queues the launch.

@@ -64,7 +64,7 @@ class SentKernel:
 
 @dataclass(frozen=True)
 class Incumbent:
-    """The fastest kernel so far on the same data, with which later kernels are timed in pairs.
+    """The fastest kernel so far on the same data. Later kernels are timed in pairs with it.
 
     Attributes:
         kernel: The kernel.

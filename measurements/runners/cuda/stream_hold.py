@@ -14,7 +14,7 @@ GIVES_UP_SECONDS = 0.05
 
 
 class StreamHold:
-    """Stop and release a stream.
+    """Holds back the work that is queued in a stream until the stream is released.
 
     Args:
         cp: The cupy module.

@@ -62,8 +62,8 @@ from search_spaces.operators.problem import Problem
 _MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-# Factor by which comparisons increase graph_below, because a library may need more time to queue its kernels than the
-# GPU needs to run them.
+# Factor by which graph_below is increased for comparisons with libraries. A library may need more time to queue its
+# kernels than the GPU needs to run them.
 _COMPARED_LONGER = 10.0
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 
@@ -321,7 +321,7 @@ class GpuWorker:
         indices = list(samplers)
         for order in interleaved(len(indices), request.rounds):
             for position in order:
-                # persisting L2 lines of one kernel would take cache space from the next kernel
+                # L2 lines that one kernel marks as persisting would take cache space from the next kernel
                 reset_persisting_lines()
                 times = sorted(samplers[indices[position]]())
                 entrants[indices[position]]["seconds"].append(times[len(times) // 2])

@@ -4,8 +4,8 @@ A GPU's actor is a ``CudaRunner`` of one GPU that receives compiled modules inst
 replaces workers that hang, crash or send malformed replies. If its worker cannot compute an array, for example because
 a user's Python function computes it, the actor requests the array from the tuning process.
 
-A GPU's actor accepts two calls at a time. The runner executes calls one after the other, so the second call is unpacked
-while the first call is measured.
+A GPU's actor accepts two calls at a time, so that the second call is unpacked while the first call is measured. The
+runner executes the calls one after the other.
 """
 
 from __future__ import annotations

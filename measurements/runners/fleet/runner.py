@@ -25,7 +25,7 @@ from search_spaces.launches.launch import Launch
 from search_spaces.operators.problem import Problem
 
 _CHECKS_OUTPUTS = (
-    "only the tuning process can run the function of the kernel file that checks the outputs: measure on one machine"
+    "the kernel file's function that checks the outputs can only run in the tuning process: measure on one machine"
 )
 
 
@@ -84,7 +84,7 @@ class FleetRunner(PoolRunner):
         others: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
-        """Time candidates in alternation on one GPU, as ``CudaRunner.compare``.
+        """Time candidates in alternation on one GPU, as ``CudaRunner.compare`` does.
 
         If the GPU is lost, repeat on another GPU.
 

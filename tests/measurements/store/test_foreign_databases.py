@@ -107,7 +107,7 @@ def test_a_recording_with_control_characters_in_names_is_rejected(tmp_path: Path
 
 
 def test_a_recording_of_an_operator_that_names_no_file_is_rejected() -> None:
-    with pytest.raises(RecordingError, match="cannot name a file"):
+    with pytest.raises(RecordingError, match="cannot be used in a file name"):
         recording.path_of('{"operator":"zero\\u0000byte"}', "h200")
 
 

@@ -83,8 +83,8 @@ def _cublaslt_call(cp: Any, stream: Any, problem: Problem, copies: Sequence[Arra
 def library_multiplier(cp: Any, stream: Any, gemm: Gemm) -> Multiply:
     """Return a function that queues the product.
 
-    Its arguments are the device addresses of the operands, in the order in which ``library_product`` returns their
-    names. It calls cuBLAS, or cuBLASLt for types that cuBLAS does not support.
+    The arguments of this function are the device addresses of the operands, in the order in which ``library_product``
+    returns their names. The function calls cuBLAS, or cuBLASLt for types that cuBLAS does not support.
 
     Raises CublasError.
     """
@@ -102,7 +102,9 @@ def _product_call(multiply: Multiply, names: Sequence[str], copies: Sequence[Arr
 
 
 def library_product(problem: Any) -> tuple[Gemm, tuple[str, ...]]:
-    """Return ``problem`` as a product of the library, with the names of the operands: factors, result, and any scales.
+    """Return the matrix product that the library computes for ``problem``, and the names of its operands.
+
+    The order of the operands is: factors, result, and scales if there are any.
 
     Raises Unable.
     """

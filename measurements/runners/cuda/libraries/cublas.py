@@ -111,7 +111,7 @@ def _library() -> ctypes.CDLL:
 
 @cache
 def library_version() -> str:
-    """Return the version, such as "cublas 13.2.0". Raises CublasError if it cannot be loaded."""
+    """Return the version of cuBLAS, such as "cublas 13.2.0". Raises CublasError if cuBLAS cannot be loaded."""
     parts = []
     for part in _VERSION_PARTS:
         number = ctypes.c_int()

@@ -60,7 +60,7 @@ class Walk:
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:
-        """Return one line for each run of successive stops in one file, then the number of files and of climbs."""
+        """Return a line for each group of successive stops in the same file, and a line with the totals."""
         lines, floor = [], 0
         for file, stay in groupby(self.stops, key=lambda stop: stop.counted_file):
             stops = list(stay)

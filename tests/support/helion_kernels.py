@@ -16,7 +16,7 @@ def row_sums(x: torch.Tensor) -> torch.Tensor:
 
 
 def last_writer(x: torch.Tensor) -> torch.Tensor:
-    """Store the sum of each tile in one element, so that the result depends on the block size."""
+    """Store the sums of all tiles in the same element, so that the result depends on the block size."""
     out = torch.zeros([1], dtype=torch.float32, device=x.device)
     for tile in hl.tile(x.size(0)):
         out[0] = hl.load(x, [tile]).sum()

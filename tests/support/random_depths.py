@@ -1,4 +1,4 @@
-"""Random tile programs that multiply loaded and computed operands of any depth."""
+"""Random tile programs that multiply loaded and computed operands of arbitrary size along k."""
 
 from __future__ import annotations
 

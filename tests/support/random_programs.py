@@ -166,7 +166,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
     - scaling and shifting by sums, maxima or minima of rows and columns
     - layout conversions, transposes, masks and conditional steps
     - a nested loop
-    - further matmuls of the same or of computed operands
+    - further matmuls, of the same operands or of computed operands
 
     A second loop may follow, with matmuls of the first loop's result.
 

@@ -1,4 +1,4 @@
-"""``register_limit`` equals the number of registers that ptxas allocates to a kernel that needs more."""
+"""If a kernel needs more registers than the limit, ptxas allocates exactly ``register_limit`` registers."""
 
 from __future__ import annotations
 

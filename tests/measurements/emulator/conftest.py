@@ -71,7 +71,7 @@ def run() -> RunKernel:
 
 @pytest.fixture(scope="session")
 def kernel_of() -> Callable[..., GeneratedKernel]:
-    """Return ``kernel_of(source, arguments, grid=, block=, shared=, launches=)``, which does not run the kernel."""
+    """Return ``kernel_of(source, arguments, grid=, block=, shared=, launches=)``, which makes a kernel to run later."""
     return make_kernel
 
 

@@ -54,8 +54,8 @@ def test_pairs_of_f16(run: Run) -> None:
     every = x.astype(np.uint16).view(np.float16)
     same_floats(low.astype(np.float64), every.astype(np.float64))
     same_floats(high.astype(np.float64), every[::-1].astype(np.float64))
-    # The lower halves of ``other`` are the lower halves of x times an odd number, as integers, which permutes all f16
-    # numbers. The upper halves of ``other`` are those of x, so each is added to itself.
+    # The lower halves of ``other`` are those of x, multiplied as integers by an odd number. This permutes all f16
+    # numbers. The upper halves of ``other`` equal those of x, so each upper half is added to itself.
     other = f"f16x2(x * {0x9E3B} & 0xffff | x >> 16 << 16)"
     added = map_words(run, f"unsigned(add_rn(f16x2(x), {other}))", pairs)
     swapped = (pairs * np.uint32(0x9E3B) & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)

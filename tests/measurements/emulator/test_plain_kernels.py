@@ -366,7 +366,7 @@ def test_a_misaligned_vector_access_is_found(run: Run) -> None:
 
 
 def test_stores_of_equal_values_count_and_stores_to_inputs_are_reported(run: Run) -> None:
-    """Before the launch an output holds -1, yet a kernel that stores -1 has written the element."""
+    """Outputs hold -1 before the launch. An element to which the kernel stores -1 still counts as written."""
     out = [Operand("o", "output", U32, (64,))]
     source = 'extern "C" __global__ void kernel(int* o) { o[threadIdx.x] = threadIdx.x % 2 ? -1 : 5; }'
     assert run(source, out, {}, block=64).ok

@@ -436,7 +436,7 @@ def _known(name, operator):
     return problem is None or callable(call(name, problem)[2])
 
 
-# ---- reasons that the test on a GPU accepts if a time is missing ----
+# ---- reasons for a missing time that the GPU test accepts ----
 
 
 def entrants(problem, *names):

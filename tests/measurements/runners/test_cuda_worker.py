@@ -39,7 +39,7 @@ PROBLEM = Matmul(m=17, n=9, k=20, out="f32")
 
 @pytest.fixture(autouse=True)
 def no_spin_up(monkeypatch):
-    """Let warming up end after one read of the clock, so that it takes no time."""
+    """Make the warm-up end after one read of the clock, so that it takes no time."""
     monkeypatch.setattr(launch_timer, "_SPIN_UP_SECONDS", 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Hosts, power and heat do not bias measured times.
+"""Measured times are not biased by delays of the host, the power limit, or the GPU's temperature.
 
 The tests use a simulated GPU with virtual time, so the true kernel times are known.
 """

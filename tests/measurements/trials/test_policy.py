@@ -1,4 +1,4 @@
-"""A timing policy can be printed and stored in fingerprints, also if fields are missing."""
+"""A timing policy can be printed and stored in fingerprints, even if fields are missing."""
 
 from __future__ import annotations
 

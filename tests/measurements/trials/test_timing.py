@@ -1,4 +1,4 @@
-"""Statistics of times have the right properties. Fixed results are not compared."""
+"""Statistics of times have the right properties. They are not compared with fixed expected values."""
 
 import itertools
 import math

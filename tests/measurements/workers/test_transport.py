@@ -116,7 +116,7 @@ class TestTransport:
         monkeypatch.setattr(measurements.workers.channel, "frame", note)
         large, small, other = b"l" * 600, b"s" * 100, b"o" * 700
         reversed_blobs(worker, large, small)
-        # The number of transports between this process and the worker: a pipe, or a connection and a pipe.
+        # Number of transports between this process and the worker: 1 (a pipe), or 2 (a connection and a pipe).
         hops = len(sent) // 2
         assert sent == [600, 100] * hops
         del sent[:]

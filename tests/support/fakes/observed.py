@@ -47,7 +47,7 @@ def observations(problem: Problem, name: str = "h200", rows: int = 30, seed: int
 
 
 def make_trials(one: Observations, **change: Any) -> list[Trial]:
-    """Return trials as measuring on a GPU would store them.
+    """Return trials like those that are stored when schedules are measured on a GPU.
 
     Args:
         one: Schedules and their times.

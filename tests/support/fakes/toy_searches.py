@@ -1,4 +1,4 @@
-"""Small spaces whose best schedule is known, samplers over them, and estimates and models that tests can tell apart."""
+"""Small spaces with a known best schedule, samplers over them, and estimates and models that tests can distinguish."""
 
 import math
 from collections.abc import Sequence

@@ -180,7 +180,7 @@ class FakeCupy:
 
 
 class Function:
-    """A kernel: a checking kernel in numpy, or a matmul whose name selects its behaviour."""
+    """A fake kernel: numpy code of a kernel that checks outputs, or of a matmul whose name selects its behaviour."""
 
     def __init__(self, cupy, name):
         self.cupy, self.name, self.kernel = cupy, name, SimpleNamespace(ptr=77)

@@ -1,4 +1,4 @@
-"""Run torch operators on kernels of a database over the fake driver, in a process without cupy.
+"""Run torch operators with kernels from a database, on the fake driver, in a process without cupy.
 
 Arguments: the database, and the library of the fake driver. Everything except the driver's functions is real:
 compiling, loading and launching.

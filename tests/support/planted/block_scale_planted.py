@@ -67,7 +67,7 @@ PLANTED = (
             "scales.of_b(j, step), scales.of_a(i, step)"),
     Planted("every step uses the first scales", "mxf8", "return word >> (step % steps_of_word * 8 * I::scales);",
             "return word;"),
-    Planted("steps of one scale instead of two", "mxf4", "step % steps_of_word * 8 * I::scales",
+    Planted("steps advance by 1 scale, not 2", "mxf4", "step % steps_of_word * 8 * I::scales",
             "step % steps_of_word * 8"),
     Planted("all steps of a k-tile use the first word of a's scales", "nvf4",
             "return part(a[step / steps_of_word][i / 2], step);",

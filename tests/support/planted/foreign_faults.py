@@ -153,7 +153,7 @@ HEAD(const float* a, float* o, int rows, int cols, int pitch) {
         ("bytes for elements", "a[r * pitch + c]", "a[(r * pitch) / 4 + c]"),
         ("off by one", "k < (unsigned)(rows * cols)", "k <= (unsigned)(rows * cols)"),
         ("a stride of one block", "k += gridDim.x * blockDim.x", "k += blockDim.x"),
-        ("the index of the block alone", "blockIdx.x * blockDim.x + threadIdx.x;", "blockIdx.x * 32 + threadIdx.x;"),
+        ("the index assumes 32 threads", "blockIdx.x * blockDim.x + threadIdx.x;", "blockIdx.x * 32 + threadIdx.x;"),
         ("sixteen bits of index", "unsigned k = ", "unsigned char k = "),
     ),
 )
@@ -213,7 +213,7 @@ HEAD(const float* a, const int* which, float* o) {
 )
 
 WARP_EXCHANGE = ForeignKernel(
-    "lanes of a warp exchange through shared memory",
+    "lanes of a warp exchange values through shared memory",
     """
 HEAD(const float* a, float* o) {
   __shared__ float s[64];

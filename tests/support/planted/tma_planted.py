@@ -88,7 +88,7 @@ _READ = """  // orders TMA's next writes after this lane's reads; the mbarrier d
 _RELEASE = "if (lane == 0) ptx::mbarrier_arrive(place.empty());"
 PLANTED = (
     Planted("stages are not waited for", "plain", K.UNINITIALIZED_SHARED_READ, _FULL, ""),
-    Planted("stages are not waited for, with two buffers", "two buffers", K.BARRIER_NOT_REACHED, _FULL, ""),
+    Planted("with two buffers, the kernel does not wait for stages", "two buffers", K.BARRIER_NOT_REACHED, _FULL, ""),
     Planted("the other phase is waited for", "plain", K.ASYNC_READ_BEFORE_WAIT,
             _FULL, "tile::wait_phase(place.full(), place.parity ^ 1u);"),
     Planted("a stage is not released", "plain", K.BARRIER_NOT_REACHED, _RELEASE, ""),
@@ -160,7 +160,7 @@ PLANTED = (
     Planted("every part starts at the first k-tile", "stream-K", WRONG,
             "work.first = part.first;", "work.first = 0;", _WORK),
     Planted("a part has all k-tiles", "stream-K", WRONG, "work.count = part.count;", "work.count = C::tiles_k;", _WORK),
-    Planted("whole tiles are exchanged like parts", "stream-K", K.WORKSPACE_NOT_ZERO,
+    Planted("blocks also exchange sums of whole tiles", "stream-K", K.WORKSPACE_NOT_ZERO,
             "if (work.count < C::tiles_k) {", "if (true) {", _EXCHANGE),
     Planted("parts of tiles are stored without an exchange", "stream-K", K.GLOBAL_RACE,
             "if (work.count < C::tiles_k) {", "if (false) {", _EXCHANGE),

@@ -137,7 +137,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         {"tile_m": 128, "tile_n": 48, "consumer_warpgroups": 2, "producer_registers": 64, "stages": 3, "swizzle_b": 32},
         {"m": 131, "n": 101, "k": 323, "order_a": "row", "order_b": "row"},
     ),
-    "ping-pong, each matrix shifted by another distance": (
+    "ping-pong, each matrix shifted by a different distance": (
         {
             "tile_n": 64,
             "consumer_warpgroups": 2,

@@ -45,8 +45,8 @@ def operand(instruction: SassInstruction) -> range:
 def overwritten(code: Sequence[SassInstruction]) -> list[str]:
     """Return the writes in a loop that change the register operand of a wgmma before the wgmma reads it again.
 
-    A write that another wgmma reads first is meant for that wgmma, and is omitted. This is only valid if no two matmuls
-    of the program share a register operand.
+    A write is not returned if another wgmma reads it first: then the write is the input of that wgmma. This is only
+    valid if no two matmuls of the program share a register operand.
     """
     wrong = []
     for body in loops(code):

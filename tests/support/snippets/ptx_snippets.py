@@ -156,7 +156,7 @@ def run_ptx(
     shared: int = 0,
     perturb: bool = False,
 ) -> Emulation:
-    """Run ``kernel(out, in)``, whose output has ``words`` of 8 bytes."""
+    """Run ``kernel(out, in)``, whose output consists of ``words`` 8-byte words."""
     u64 = SCALAR_DTYPES["u64"]
     plain = np.ascontiguousarray(values).view(np.uint64).reshape(-1)
     launch = Launch(

@@ -100,7 +100,7 @@ def scaled_dot(
 def compiled(
     kernel: Any, signature: dict[str, str], constants: dict[str, Any], aligned: int = 0, sm: int = 80, **options: Any
 ) -> Any:
-    """Compile ``kernel``, or the one of this name, for ``sm``. Its first ``aligned`` arguments are multiples of 16."""
+    """Compile ``kernel`` (a kernel or its name) for ``sm``. Its first ``aligned`` arguments are multiples of 16."""
     source = ASTSource(
         fn=globals()[kernel] if isinstance(kernel, str) else kernel,
         signature={**signature, **dict.fromkeys(constants, "constexpr")},
@@ -131,7 +131,7 @@ def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
 
 @triton.jit
 def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
-    """Rotate pairs in place. Many threads load copies, because a block has more threads than a tile has elements."""
+    """Rotate pairs in place. A block has more threads than a tile has elements, so threads load the same elements."""
     row = tl.program_id(0)
     k = tl.arange(0, HALF)
     first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k
@@ -153,7 +153,7 @@ def rms_norm(o, x, n, eps, BLOCK: tl.constexpr):
 
 @triton.jit
 def in_turns(lock, o):
-    """Let programs run one after another, the last first. Each polls a lock until its turn, then passes it on."""
+    """Let programs run one after another, in reverse order. Each polls a lock until its turn, then passes it on."""
     last = tl.num_programs(0) - 1
     block = last - tl.program_id(0)
     while tl.atomic_cas(lock, block, block) != block:

@@ -1,4 +1,4 @@
-"""A race does not affect a thread if it only decides whether the thread skips code that would do nothing."""
+"""A race is harmless for a thread if it only decides whether the thread skips code that has no effect."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
 
 
 def upward(runtime: Path, floors: tuple[str, ...]) -> Iterator[str]:
-    """Yield includes of headers in a higher layer than the including file."""
+    """Yield each ``#include`` whose header is in a higher layer than the file that includes it."""
     floor = {PurePosixPath(folder): height for height, folder in enumerate(floors)}
     for path in sorted(runtime.rglob("*.?pp")):
         file = PurePosixPath(path.relative_to(runtime).as_posix())

@@ -1,6 +1,6 @@
-// Fragments are loaded one step ahead. The last step loads a fragment while other warps may overwrite its memory. This
-// is harmless, since the last fragment is not multiplied. Earlier fragments in the same register are multiplied. With
-// BROKEN, the last fragment is multiplied too.
+// Fragments are loaded one step ahead. The last step loads a fragment while other warps may overwrite its memory.
+// This is harmless, since this fragment is not multiplied, unlike the fragments that its register held before.
+// With BROKEN, the last fragment is multiplied too.
 #include "common.cuh"
 
 inline __device__ void fetch(unsigned& fragment, unsigned row) {

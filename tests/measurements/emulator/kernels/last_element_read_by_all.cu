@@ -1,4 +1,4 @@
-// Threads beyond the end load the last element while its owner overwrites it. Only BROKEN uses their values.
+// Threads beyond the end load the last element while its owner overwrites it. They use its value only with BROKEN.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   constexpr unsigned n = 50, each = 16;
   const unsigned t = threadIdx.x;

@@ -1,4 +1,5 @@
-// Few floats exceed 1e38, but an unwritten value may exceed it or be infinite. With BROKEN, such a maximum is stored.
+// With BROKEN, the maximum of 1e38 and an unwritten value is stored. Few floats exceed 1e38, but the unwritten value
+// may be one of them, or infinite.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ float tile[64];
   const unsigned t = threadIdx.x;

@@ -1,5 +1,5 @@
-// As in Triton's layouts, surplus threads load elements that other threads also load, and do not store. Only BROKEN
-// uses these values.
+// As in Triton's layouts, surplus threads load the same elements as other threads, but store no elements of c. The
+// values that they load are used only with BROKEN.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x;
   unsigned x;

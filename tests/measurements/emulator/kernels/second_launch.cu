@@ -1,4 +1,4 @@
-// Launched twice: a launch sees what the previous launch stored. With BROKEN it reads what other blocks store now.
+// Launched twice: the second launch reads what the first stored. With BROKEN, both blocks store again before they read.
 #include <autosched/common/last_block.cuh>
 
 #include "common.cuh"

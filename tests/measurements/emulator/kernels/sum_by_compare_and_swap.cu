@@ -1,5 +1,5 @@
-// Sum by compare-and-swap, as in the programming guide's atomicAdd for doubles. The first read is plain, so its value
-// may be torn or old. Then the swap fails and the loop repeats. With BROKEN, a value is stored without this check.
+// Sum by compare-and-swap, as in the programming guide's atomicAdd for doubles. The first read is not atomic. If its
+// value is torn or old, the swap fails and the loop repeats. With BROKEN, the value is stored even if the swap fails.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   unsigned seen = *c, expected;  // found here

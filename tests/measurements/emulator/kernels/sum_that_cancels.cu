@@ -1,5 +1,5 @@
-// Only the first 41 threads of a prefix sum have values. Each result subtracts the thread's own value, which cancels
-// even if it is unwritten. With BROKEN, two results that include unwritten values are stored.
+// Prefix sum of the values of 41 threads; other values are unwritten. The own value of each thread is added to its sum
+// and subtracted again, so it cancels. With BROKEN, two results that include unwritten values are stored.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned counts[64], before[64];
   const unsigned t = threadIdx.x;

@@ -1,5 +1,5 @@
-// Two threads of a block store equal values to the same elements. Both read these values from elements that no thread
-// writes. With BROKEN, one thread stores two more elements, which the other block also stores.
+// Two threads of block 1 store equal values to the same elements. Both read these values from elements that no thread
+// writes. With BROKEN, one of them stores two more elements, which block 0 also stores.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   const unsigned t = threadIdx.x, b = blockIdx.x;
   o[b * blockDim.x + t] = a[b * blockDim.x + t];

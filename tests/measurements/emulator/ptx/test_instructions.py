@@ -509,7 +509,7 @@ JOINED = (
 
 
 def test_combined_predicates_only_read_the_deciding_operand() -> None:
-    """As with and.pred, the combined predicate may decide the result alone. It may also be the destination register."""
+    """The predicate operand of setp or set may decide the result alone, and may also be the destination register."""
     for text, known in JOINED:
         kernel = f"""{HEAD}
 .visible .entry kernel(.param .u64 out, .param .u64 in) {{

@@ -119,7 +119,7 @@ def test_one_coordinate_of_an_answer() -> None:
     [
         ("    wait(b, parity);\n", "", K.ASYNC_READ_BEFORE_WAIT),
         ("expect(b, 16)", "expect(b, 32)", K.BARRIER_NOT_REACHED),
-        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # requests again after a failure
+        ("if (!more) break;", "if (!more && block == 0) break;", K.INVALID_ARGUMENT),  # repeats a failed request
         ("    fence();\n    __syncthreads();\n    if (!more)", "    if (!more)", K.SHARED_RACE),
         ("    fence();\n    __syncthreads();\n    if", "    __syncthreads();\n    if", K.MISSING_PROXY_FENCE),
         ("block = x + gridDim.x * y;", "block = x;", K.UNWRITTEN_OUTPUT),

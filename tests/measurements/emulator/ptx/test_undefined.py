@@ -45,7 +45,7 @@ def signed(x: int, bits: int = 32) -> int:
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
-# For these instructions, a bit of the result is known exactly if it does not depend on unknown bits.
+# For these instructions, a bit of the result is known if and only if it does not depend on unknown bits.
 EXACT = (
     Case("mov.b32 %d, %a;", lambda a, b: a, 0x00FF00F0), Case("not.b32 %d, %a;", lambda a, b: ~a, 0xFF0000FF),
     Case("and.b32 %d, %a, 0x0ff0ff00;", lambda a, b: a & 0x0FF0FF00, 0xFFFF0000),

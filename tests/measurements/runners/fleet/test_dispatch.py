@@ -20,7 +20,7 @@ from search_spaces.operators.matmul import Matmul
 
 
 class Lost(Exception):
-    """Error of a member that is lost."""
+    """Raised by a member that is lost."""
 
 
 class Member:

@@ -42,7 +42,7 @@ PLANTED = (
         "sums_barriers_at = barriers_at",
     ),
     Planted(
-        "the address of the sums is stored over a barrier",
+        "the address of the sums overwrites a barrier",
         "plain",
         K.MBARRIER_MISUSE,
         "address_at = sums_barriers_at + 16 * C::sum_buffers",

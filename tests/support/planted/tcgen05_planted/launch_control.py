@@ -48,7 +48,7 @@ PLANTED = (
         "mbarrier_arrive_expect_tx(answer.full(), 8)",
     ),
     Planted(
-        "a tile is requested after the last one",
+        "each iteration requests two tiles",
         "launch control",
         K.MBARRIER_MISUSE,
         "        body(Work(next, order));\n        next = take<Who>(answer);",

@@ -31,7 +31,7 @@ PLANTED = (
         "stage.place * Plan::scale_columns",
     ),
     Planted("all steps use the first scales", "mxf8", WRONG, "(step * Plan::scales % 4)", "(0)"),
-    Planted("steps of one scale instead of two", "mxf4", K.INVALID_ARGUMENT, "(step * Plan::scales % 4)", "(step % 4)"),
+    Planted("steps advance by 1 scale, not 2", "mxf4", K.INVALID_ARGUMENT, "(step * Plan::scales % 4)", "(step % 4)"),
     Planted(
         "all steps use the first word", "nvf4", WRONG, "unsigned(step * Plan::scales / 4 * Plan::word_columns)", "0u"
     ),
@@ -44,7 +44,7 @@ PLANTED = (
         "columns + unsigned(4 * (2 - line))",
     ),
     Planted(
-        "words of b's lines one after another",
+        "words of successive lines of b overlap",
         "nvf4",
         WRONG,
         "((1 + line) * Plan::words + word) * 512",

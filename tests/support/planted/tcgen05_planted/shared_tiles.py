@@ -47,7 +47,7 @@ PLANTED = (
     Planted("the other part is not waited for", "stream-K", K.GLOBAL_RACE, "    two.wait_stored();\n", ""),
     Planted("the flag of a stored part is not set", "stream-K", K.DEADLOCK, "      two.tell_stored();\n", ""),
     Planted(
-        "whole tiles are exchanged like parts",
+        "blocks also exchange sums of whole tiles",
         "stream-K",
         K.GLOBAL_RACE,
         "if (work.tiles < C::tiles_k) {",

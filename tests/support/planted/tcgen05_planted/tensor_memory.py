@@ -60,7 +60,7 @@ PLANTED = (
         "if (warp >= multiplying_warp) {\n      ptx::tcgen05_alloc",
     ),
     Planted(
-        "the address is read before it is there",
+        "the address is read before it is written",
         "plain",
         K.UNINITIALIZED_SHARED_READ,
         "    }\n    ptx::barrier_sync();\n    ptx::tcgen05_fence_after_sync();",

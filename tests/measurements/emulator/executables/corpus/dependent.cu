@@ -45,8 +45,8 @@ __global__ void second(const int* x, const int* weight, int* y, bool wait) {
   const int w = weight[i];  // no preceding kernel writes weight
   y[i] = before(wait, x, i) * w;
 }
-// Reads the first kernel's output. The read is ordered if this kernel waits, or if the second kernel waited before it
-// let this kernel begin.
+// Reads the first kernel's output. The read is ordered if this kernel waits, or if the second kernel waits before it
+// allows this kernel to begin.
 __global__ void third(const int* x, const int* y, int* z, bool wait) {
   const int i = blockIdx.x * block + threadIdx.x;
   const int v = before(wait, x, i);

@@ -266,7 +266,7 @@ int main(int argc, char** argv) {
     }
     ready = true;
     other.join();
-  } else if (is("joined") || is("joined_posix")) {  // a join makes visible what the joined thread waited for
+  } else if (is("joined") || is("joined_posix")) {  // after a join, this thread may read what the joined thread waited for
     cudaStream_t a = stream();
     const auto work = [&] {
       fill<<<1, count, 0, a>>>(managed, 1);
@@ -292,7 +292,7 @@ int main(int argc, char** argv) {
     if (sound) other.join();
     plain[0] = managed[7];  // read_before_join
     if (!sound) other.join();
-  } else if (is("told")) {  // a thread launches and reads, after another thread signals that it has waited
+  } else if (is("told")) {  // a thread reads a kernel's result, after another thread waits for the kernel and signals it
     cudaStream_t a = stream();
     std::mutex mutex;
     std::condition_variable said;

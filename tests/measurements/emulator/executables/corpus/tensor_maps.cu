@@ -43,7 +43,7 @@ __global__ void take_pixels(const __grid_constant__ CUtensorMap map, int* to) {
   wait(mbarrier);
   to[threadIdx.x] = tile[threadIdx.x];
 }
-// Load two images of `width` pixels with the offset of the last of three filter taps.
+// Load two images of `width` pixels, shifted by one pixel as for the last tap of a convolution with three taps.
 bool pixels_of_a_convolution() {
   std::vector<int> a(2 * width * channels), b(pixels * channels);
   for (std::size_t i = 0; i < a.size(); ++i) a[i] = 100 + static_cast<int>(i);

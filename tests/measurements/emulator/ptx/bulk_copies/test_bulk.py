@@ -161,7 +161,7 @@ BOXES: list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, 
 def test_boxes(
     shape: tuple[int, ...], box: tuple[int, ...], position: tuple[int, ...], steps: tuple[int, ...], swizzle: Swizzle
 ) -> None:
-    """Load boxes of TMA. In the test parameters, the slowest dimension comes first, as in numpy."""
+    """Load boxes by TMA. In the test parameters, the slowest dimension comes first, as in numpy."""
     x = (np.arange(np.prod(shape)).reshape(shape) % 1000).astype(np.float16)
     operand = Operand("x", "input", F16, shape)
     dense = TensorMap.dense("map", operand, box, swizzle=swizzle)

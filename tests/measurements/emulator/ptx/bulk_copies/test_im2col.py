@@ -31,7 +31,10 @@ def pixels_of(
     strides: tuple[int, ...],
     count: int,
 ) -> list[tuple[int, ...]]:
-    """Return the positions (image, ..., width) of a column's pixels, which follow ``start`` row by row in the box."""
+    """Return the positions (image, ..., width) of the pixels of a column.
+
+    They are the first ``count`` pixels of the box from ``start``, in row-major order.
+    """
     axes = [
         range(low, size + high, step)
         for low, high, size, step in zip(lower, upper, x.shape[1:-1], strides, strict=True)

@@ -81,7 +81,7 @@ def read(path: Path) -> list[Recorded]:
         rows = csv.reader(file)
         names = next(rows, [])
         if names[-2:] != ["choice", "feedback"]:
-            raise NotARecording(f"{path} has no columns choice and feedback")
+            raise NotARecording(f'the last columns of {path} are not named "choice" and "feedback"')
         times: dict[tuple[str, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
             if not row:

@@ -1,9 +1,9 @@
 """Compare work counts from the emulator with hand-written counts, for recorded Triton matmuls.
 
 ``python -m benchmarks.cost_model.derived_triton FOLDER``, where FOLDER has the recordings of AutoHeuristic
-(``*_mm.txt``, see ``autoheuristic``). Triton compiles each configuration for the recorded device, the emulator counts
-some blocks at the true sizes, and the general time model (``launch_time``) ranks the configurations. The result is
-compared with the ranking of the matmul model, which uses hand-written counts (``model_against_measured``).
+(``*_mm.txt``, see ``autoheuristic``). Triton compiles each configuration for the recorded device. The emulator counts
+the work of some blocks at the true sizes, and the general time model (``launch_time``) ranks the configurations. The
+result is compared with the ranking of the matmul model, which uses hand-written counts (``model_against_measured``).
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ def grouped_matmul(
     EVEN: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Matmul like torch's template. Tiles are visited in bands of GROUP rows; rows and columns outside wrap around.
+    """Matmul like torch's template. Tiles are visited in bands of GROUP rows of tiles.
+
+    Indices of rows and columns outside of the matrix wrap around.
 
     Sizes are constants, as in torch. If they were arguments, Triton would assume alignment only for multiples of 16, so
     not for rows of 1000 elements.
@@ -113,8 +115,8 @@ def derived(recorded: Recorded) -> np.ndarray:
 class Row:
     """Quality of the ranking of one problem's configurations, with derived and with hand-written counts.
 
-    For each kind of counts, the row has Spearman's correlation with the recorded times, and how much slower the first
-    choice is than the fastest configuration.
+    For each kind of counts, the row has Spearman's correlation with the recorded times, and the slowdown of the first
+    choice relative to the fastest configuration.
     """
 
     device: str

@@ -34,12 +34,12 @@ ALONE_SECONDS = {"a100": 6.8e-6, "h100": 4.4e-6}  # time of an empty kernel betw
 SUSTAINED_FLOPS = {"a100": 252e12, "h100": 820e12}
 REST_SECONDS = 57e-6
 BF16_ENERGY = 0.915  # energy of a bf16 FLOP relative to an f16 FLOP; bf16 significands have 8 bits, f16 significands 11
-# GPUs on which writing a result that does not fit in L2 overlaps with nothing. Observed only on H100; the cause is
+# GPUs that do no other work while they write a result that does not fit in L2. Observed only on H100; the cause is
 # unknown.
 WRITES_WAIT = ("h100",)
 # p of the p-norm that combines the time at the power limit with the time without this limit; assumed, not fitted
 SHARPNESS = 4.0
-# limits between the columns of the second table, which group problems by the seconds of the fastest configuration
+# Limits in seconds. Each column of the second table has the problems whose fastest time is between two limits.
 BRACKETS = (0.0, 10e-6, 20e-6, 50e-6, 200e-6, float("inf"))
 
 
@@ -71,7 +71,7 @@ def comparable(recorded: Recorded) -> bool:
 
 
 def predicted(recorded: Recorded) -> FloatArray:
-    """Predict the seconds that the recording machine measures between two events for a launch of each configuration."""
+    """Predict the time of each configuration in seconds, as recorded: between events before and after a launch."""
     return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
 
 

@@ -39,7 +39,7 @@ from search_spaces.programs.language.ir import ProgramError
 from search_spaces.spaces.schedule import Schedule
 
 LEAST_SCHEDULES = 3  # minimum number of a problem's schedules for a rank correlation
-# The fastest of the FIRST schedules with the shortest predicted times is compared with the fastest of all schedules.
+# Number of schedules with the shortest predicted times. The fastest of these is compared with the fastest of all.
 FIRST = 8
 Key = tuple[str, str]  # the key of a problem, and the device
 

@@ -17,7 +17,7 @@ from search_spaces.launches.generated_kernel import GeneratedKernel
 from search_spaces.launches.headers import Headers
 
 OF_CASE = "PTX of "  # for a mutant of a golden case's PTX, this prefix and the case's name replace the header's name
-# seconds to compile a case, and the cost (``Case.cost``) that one second of verification covers
+# seconds to compile a case, and the cost (``Case.cost``) of a case whose verification takes one second
 _FIXED_SECONDS, _COST_OF_A_SECOND = 0.6, 2e10
 _SIZES = ("m", "n", "k", "rows", "columns")
 _INCLUDED = re.compile(r"#include <([^>]*)>")
@@ -111,7 +111,7 @@ def _included(names: frozenset[str], headers: Headers) -> frozenset[str]:
 
 @lru_cache(maxsize=256)
 def _lines_of_ptx(text: str) -> frozenset[tuple[str, int]]:
-    """Return the header lines that a program's instructions are from, and the lines at which they are inlined."""
+    """Return the header lines from which a program's instructions come, and the lines at which they are inlined."""
     names = {match[1]: match[2] for match in re.finditer(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', text, re.MULTILINE)}
     locations = re.finditer(r"(?:\.loc|inlined_at)\s+(\d+)\s+(\d+)", text)
     return frozenset((names[location[1]], int(location[2])) for location in locations)

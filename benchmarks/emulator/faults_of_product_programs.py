@@ -105,7 +105,7 @@ OF_PRODUCT_PROGRAMS: tuple[Fault, ...] = (
           "p.window(x, (i, at)", "p.window(x, (0, at)", device="a100"),
     Fault("all column tiles read the first rows of w", "indices", "linear_cross_entropy", LINEAR, {}, PROGRAM,
           "p.window(w, (j, at)", "p.window(w, (0, at)", device="a100"),
-    Fault("maxima of rows after the last row are stored", "bounds", "linear_cross_entropy", LINEAR, {}, CUDA,
+    Fault("maxima are also stored for rows beyond the last row", "bounds", "linear_cross_entropy", LINEAR, {}, CUDA,
           r"(tile::store<float, 1>\([^;]*) && place\d+ \+ [^;&]* < \d+\);", r"\1);", device="a100"),
     Fault("all row tiles read the first labels", "indices", "linear_cross_entropy", LINEAR, {}, PROGRAM,
           "p.window(label, (i, 0), (bm, 1), column=True))\n    columns", "p.window(label, (0, 0), (bm, 1), column=True))\n    columns", device="a100"),

@@ -37,7 +37,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
           "else p.columns(j, bn) < p.columns(last, 1)", "else p.columns(j, bn) < s", device="a100"),
     Fault("the sink's weight is nearly zero", "values", "attention", Attention(batch=1, heads=4, kv_heads=4, queries=500, head_size=64, sinks=1), {}, PROGRAM,
           "total * fade + more_total", "total * fade + more_total * 2.0**-24", device="a100"),
-    Fault("attention waits for one group of copies too few", "orders", "attention", WHOLE, {"stages": (3, 4)}, RING,
+    Fault("attention waits for too few groups of copies", "orders", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();", "ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 1 : 0)>();", device="a100"),
     Fault("a missing barrier between iterations of the main loop", "barriers", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "    ptx::barrier_sync();\n    const bool more = whole || left > ahead;", "    const bool more = whole || left > ahead;", device="a100"),

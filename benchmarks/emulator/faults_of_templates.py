@@ -18,7 +18,7 @@ MATVEC, TRANSPOSE, LAST = "kernels/matvec.cuh", "kernels/transpose.cuh", "common
 
 OF_TEMPLATES: tuple[Fault, ...] = (
     # mma.sync and its copies
-    Fault("cp.async: the kernel waits for one group of copies too few", "orders", "matmul", LARGE, {"fragment_buffers": 2}, MATMUL,
+    Fault("cp.async: the kernel waits for too few groups of copies", "orders", "matmul", LARGE, {"fragment_buffers": 2}, MATMUL,
           "constexpr int pending = C::stages - 2;", "constexpr int pending = C::stages - 1;", device="a100"),
     Fault("a missing barrier: the only stage is refilled while it is read", "barriers", "matmul", LARGE, {"stages": 1, "split_k": 1}, MATMUL,
           "ptx::barrier_sync();  // all threads have read the only stage, so it can be filled again", "", device="t4"),

@@ -108,8 +108,8 @@ CPU time in ms of each cause of the slowdown, before and after the cause was fix
 The cause in the third row already existed in 2b5bf952. During the last two hours of 2026-11-29, numpy was imported
 before the settings of its BLAS threads were applied. This bug is fixed.
 
-Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than in the tree of 2b5bf952.
-The cause was an allocation of memory whose duration varies. The tree of 2b5bf952 already contained this allocation.
+Until 2026-11-30, full verifications of RMS norm and layer norm took 18% and 7% longer than at commit 2b5bf952.
+The cause was a memory allocation, whose duration varied. Commit 2b5bf952 already contained this allocation.
 The positions of 17 million written elements were computed in three arrays of 134 MB each.
 The operating system clears the pages of these arrays.
 This took 0.03 to 0.5 s, depending on whether huge pages were available.
@@ -148,10 +148,10 @@ def drawn(tree: Path, problem: Sequence[str], folder: Path) -> Path:
 def drawn_by_earliest(
     trees: Mapping[str, Path], problem: Sequence[str], folders: Mapping[str, Path]
 ) -> dict[str, Path]:
-    """Return a file for each tree. The files contain the schedule that the earliest tree (the last one listed) sampled.
+    """Return a file for each tree, with the schedule that the earliest tree (the last one of ``trees``) samples.
 
-    Parameters are matched by position. If a tree samples another template or has another number of parameters, its file
-    contains the schedule that it sampled itself.
+    Parameters are matched by position. If a tree samples another template, or a schedule with another number of
+    parameters, its file contains its own schedule.
     """
     files = {name: drawn(tree, problem, folders[name]) for name, tree in trees.items()}
     (earliest,) = json.loads(files[list(trees)[-1]].read_text())["samples"]
@@ -216,7 +216,10 @@ def quick(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list
 
 
 def full(trees: dict[str, Path], size: int, repeats: int, folder: Path) -> list[str]:
-    """Return the table of full verifications: the minimum of repeats, each with an empty cache of compiled kernels."""
+    """Return the table of full verifications.
+
+    Each time is the minimum of several repeats. Each repeat starts with an empty cache of compiled kernels.
+    """
     caches = {name: with_runner(folder / f"full-{name}", tree) for name, tree in trees.items()}
     rows: dict[str, list[float]] = {}
     for name, problem in problems(size).items():

@@ -204,7 +204,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_m": 128, "tile_k": 128},
     ),
     "scaled_tensors": (Matmul(67, 37, 144, a="e4m3", scale="tensor"), {**_ALONE, "tile_k": 128}),
-    # An activation with many instructions, which is applied to some of the columns at a time.
+    # An activation with many instructions, which is therefore applied to a few columns at a time.
     "in_parts": (Matmul(67, 72, 136, a="bf16", order_b="col", epilogue="bias+gelu"), {**_ALONE, "tile_n": 64}),
     "f16_sums_in_parts": (
         Matmul(67, 104, 136, a="f16", acc="f16", order_b="col", epilogue="gelu"),
@@ -229,7 +229,7 @@ _TRANSPOSED: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "tile_n": 40},
     ),
 }
-# Cases as changes to a golden schedule, with instructions, storage orders and sizes that no golden case has.
+# Changes to a golden schedule. The resulting cases have instructions, storage orders and sizes that no golden case has.
 _WMMA: Changes = {
     **{"tile_m": 32, "tile_n": 32, "subgroups_n": 1, "sg_data_m": 16, "min_blocks": 1},
     **{"copy_a": "cp.async", "vector_a": 8, "copy_columns_a": 4, "copy_columns_b": 4},

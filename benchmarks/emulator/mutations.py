@@ -8,9 +8,9 @@
 ``mutants`` edits C++ headers. ``ptx_mutants`` edits inline PTX and the PTX of golden kernels. A mutant of a header is
 verified with the cases that include the header (``cases_of_mutants``), until one verification reports the mutant. A
 mutant of a case's PTX is verified with this case. Verifications are quick; if all pass, the smallest cases are verified
-in full. Mutants that do not compile, or that change no case's PTX, do not count. Results are appended to a log, which a
-later run continues. The report lists the survivors. A survivor that is known to be an equivalent program has a reason
-(``benchmarks/emulator/equivalent_mutants.toml``).
+in full. Mutants that do not compile, or that do not change the PTX of any case, do not count. Results are appended to a
+log, which a later run continues. The report lists the survivors. For each survivor that is known to be an equivalent
+program, ``benchmarks/emulator/equivalent_mutants.toml`` gives the reason.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """Return the opcode of the ``asm`` line that a mutant edits. Only kernels with this opcode contain the mutant."""
+    """Return the opcode of the ``asm`` statement that a mutant edits. It affects only kernels with this opcode."""
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -377,7 +377,7 @@ def report(outcomes: Sequence[Outcome]) -> str:
     left = Counter(o.result for o in outcomes)
     share = 100.0 * reported / len(counted) if counted else 0.0
     text = [
-        f"Of {len(outcomes)} mutants, {left['refused']} do not compile, {left['unreached']} change no case, and "
+        f"Of {len(outcomes)} mutants, {left['refused']} do not compile, {left['unreached']} affect no case, and "
         f"{len(survivors) - len(open_ones)} are equivalent to the correct program. Of the remaining {len(counted)}, "
         f"{reported} are reported ({share:.1f}%).",
         "",

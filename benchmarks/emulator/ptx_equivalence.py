@@ -26,10 +26,11 @@ Passes = Callable[[str], bool]  # a function that verifies a PTX text, and retur
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# Instructions whose operands have copies (computed from the wrong value):
+# A register that depends on the mutated instruction has a copy, which is its value in the mutated program. Treatment of
+# instructions that read such a register:
 # - _KEEP: a different operand usually gives a different result, so the result gets a copy, computed from the copies.
-# - _DROP: the instruction is executed with the values and with the copies, and the results are compared.
-# - Other opcodes, such as stores: the values are compared with the copies.
+# - _DROP: the instruction is executed with the registers and with their copies, and the results are compared.
+# - Other opcodes, such as stores: the registers are compared with their copies.
 _KEEP = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "mov", "cvt", "neg", "not", "xor", "fma")
 _DROP = ("setp", "selp", "min", "max", "div", "rem", "bfe", "abs", "copysign")
 _EFFECTS = (
@@ -51,7 +52,7 @@ _EFFECTS = (
 
 
 def why_same(text: str, mutant: Mutant, passes: Passes) -> str:
-    """Return the reason why the mutant is equivalent, or "" if it may not be. ``text`` is the correct program."""
+    """Return the reason why the mutant is equivalent, or "" if no reason is found. ``text`` is the correct program."""
     if passes(_with(text, mutant, "trap;")):
         return "no lane ever executes the instruction"
     if _is_dead(text, mutant.old):
@@ -132,12 +133,12 @@ def _differs(kind: str, a: str, b: str, guard: str = "") -> list[str]:
 
 
 def _followed(text: str, mutant: Mutant) -> str:
-    """Return the program with copies of all values that depend on the mutated instruction.
+    """Return the program with a copy of each register that depends on the mutated instruction.
 
-    The copies are computed from the wrong value, by instructions that preserve differences.
+    A copy holds the register's value in the mutated program. Only the instructions of _KEEP compute copies. The program
+    traps if the copies change the result of another instruction, or differ from the operands of a store or branch.
 
-    The program traps if another instruction would give a different result with the copies than with the values. Return
-    "" if the mutant does not change a value.
+    Returns "" if the mutant does not change a value.
     """
     lines = text.split("\n")
     at = mutant.line - 1
@@ -185,7 +186,8 @@ def _doubled(
 ) -> tuple[list[str], list[str]]:
     """Return code to insert before and after an instruction.
 
-    The code computes copies of the results from copies of the operands, or traps if the copies change the results.
+    For _KEEP, the code computes a copy of the result from the copies of the operands. For _DROP, it traps if the copies
+    change the result. For other instructions, it traps if the copies differ from the operands.
     """
     opcode, guard = match["opcode"], match["guard"] or ""
     head = opcode.split(".")[0]

@@ -80,7 +80,7 @@ class Edit:
 
 
 def edits_of(instruction: str) -> Iterator[Edit]:
-    """Return every edit of one instruction. Its text includes the semicolon."""
+    """Return every edit of one instruction. The text ``instruction`` includes the semicolon."""
     match = _SPLIT.fullmatch(instruction)
     if match is None:
         return
@@ -204,8 +204,8 @@ def _instructions(text: str) -> Iterator[tuple[int, str]]:
 class Asm:
     """An ``asm`` statement of a header.
 
-    It consists of the positions of instructions and operands in the text, and the opcode of the first instruction, as
-    far as these are literal text.
+    Holds the positions of the statement and of its instructions in the header's text, and the opcode of the first
+    instruction.
     """
 
     start: int

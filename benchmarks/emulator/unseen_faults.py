@@ -1,4 +1,4 @@
-"""Plant faults for which verifications were not tuned, in kernels and host code, and verify the faulty schedules.
+"""Plant faults that verifications were not tuned to report, in kernels and host code. Verify the faulty schedules.
 
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 

@@ -1,4 +1,4 @@
-"""Time the steps of README for a new user, with an empty home folder and a fresh clone.
+"""Time the steps of the README, as a new user executes them: with an empty home folder and a fresh clone.
 
     python -m benchmarks.first_hour [--commit HEAD] [--dependencies SITE_PACKAGES] [--skip STEP ...] [--json]
 
@@ -141,7 +141,7 @@ def take_dependencies(environment: Path, dependencies: Path) -> None:
     """Make the packages of the folder SITE_PACKAGES importable in a new environment."""
     (site,) = environment.glob("lib/python*/site-packages")
     (site / "dependencies.pth").write_text(f"{dependencies}\n")
-    # The shared libraries of the packages in this folder are only found inside the environment, so link to the folder.
+    # NVIDIA's shared libraries in this folder are only found inside the environment, so create a link to them.
     if (dependencies / "nvidia").is_dir():
         (site / "nvidia").symlink_to(dependencies / "nvidia")
 

@@ -44,7 +44,7 @@ def compared(path: Path, problem: Matmul) -> bool:
 
 
 def recorded(folder: Path) -> Iterator[Recorded]:
-    """Yield the A100 matmuls to compare with cuBLAS, whose time is recorded. Raises NotARecording, and OSError."""
+    """Yield the A100 matmuls with a recorded time of cuBLAS, for the comparison. Raises NotARecording and OSError."""
     seen: set[Matmul] = set()
     for path in files(folder):
         for r in read(path):

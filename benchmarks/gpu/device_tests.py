@@ -1,4 +1,4 @@
-"""Run the tests marked gpu by pytest in a worker process, which ends when its parent process ends."""
+"""Use pytest to run the tests with the mark ``gpu``, in a worker process that ends when its parent process ends."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     python -m benchmarks.gpu.memory_bound [--device h200] [--samples 1000] > table.md
 
-Nothing is measured. In each space, the time model's best schedules are found by local steps from the best of
-``--samples`` random schedules, and compiled. The table shows the best of these, estimated with the compiled registers
-and spills. Columns are the estimated time, and the bytes in flight per SM. At least ``WANTED`` bytes in flight keep an
+Nothing is measured. In each space, a local search by the time model starts from the best of ``--samples`` random
+schedules. The best schedules are compiled. The table shows the best of these, estimated with the compiled registers and
+spills. Columns are the estimated time, and the bytes in flight per SM. At least ``WANTED`` bytes in flight keep an
 H200's memory busy.
 """
 

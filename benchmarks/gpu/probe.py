@@ -116,7 +116,7 @@ class Constant:
 
 
 class Measures(Protocol):
-    """Interface of a runner that the probe needs."""
+    """The part of a runner's interface that the probe needs."""
 
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]: ...
 
@@ -233,7 +233,7 @@ def probe(runner: Measures, device: Device, until: float = math.inf) -> dict[str
     """Run the checks until ``time.monotonic`` reaches ``until``. The report lists checks that were not reached."""
     report: dict[str, Any] = {"device": device.name, "mechanisms": [], "times": {}, "constants": [], "left_out": []}
     if not device.has("wgmma"):
-        report["left_out"].append(f"the whole probe: {device.name} has no wgmma")
+        report["left_out"].append(f"all checks: {device.name} has no wgmma")
         return report
     for mechanism in MECHANISMS:
         if time.monotonic() > until:

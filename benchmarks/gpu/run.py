@@ -87,7 +87,8 @@ REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results s
 # Share of a shape's time for final comparisons. One half of it compares the finalists, and the other half compares the
 # winner with libraries.
 FINAL_SHARE = 0.25
-# Entrants, in addition to the library, that are compared with matmuls. No copy is timed: its time is a poor bound.
+# Entrants, in addition to the library, that are compared with matmuls. A copy is not timed, because its time is a poor
+# bound for a matmul.
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2
@@ -108,7 +109,7 @@ class Plan:
     sampled: tuple[Problem, ...] = SAMPLED
     per_problem: int = 4  # number of candidates per problem to run both on the GPU and in the emulator
     parts: tuple[str, ...] = PARTS
-    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, which replace the built-in operators
+    own: tuple[tuple[str, Problem], ...] = ()  # problems of users' kernels, to be run instead of built-in operators
 
 
 def _generate(problem: Problem, schedule: Schedule, device: Device) -> Compilable:
@@ -346,7 +347,7 @@ class Benchmark:
             self._say(f"{named(purpose, problem)}, for {seconds:.0f} s")
             row = self._shape(purpose, problem, seconds, until, entrants)
             for why in self.runner.cpu_references:
-                self._leave_out(f"references computed on the GPU (the CPU computed them): {why}")
+                self._leave_out(f"references on the GPU (computed on the CPU instead): {why}")
             self.results["shapes"].append(row)
             self._write()
             print(f"    {line(row)}", flush=True)
@@ -499,7 +500,7 @@ class Benchmark:
                 self._file += 1
                 target = self._recordings(self._file)
             if self._file >= FILES:
-                self._leave_out(f"the recording of {path.name}: the files are full")
+                self._leave_out(f"the recording of {path.name}: all recording files are full")
                 return
             recording.append(target, recordings)
         path.unlink()

@@ -1,4 +1,4 @@
-"""Make torch treat CPU tensors as GPU tensors, to time the host code before a launch without a GPU."""
+"""Make torch treat CPU tensors as GPU tensors, so that a launch's host code can be timed without a GPU."""
 
 from __future__ import annotations
 

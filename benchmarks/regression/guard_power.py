@@ -7,8 +7,8 @@ configurations from the fastest tenth of one file, by the procedure that is used
 recorded times: either independently, or in order. "In order" takes consecutive recorded times, which include the drift
 of the recording. ``benchmarks/results/guard_power.md`` explains the method. The check also compares an entry and its
 control (the next configuration) with their times at tuning. The column *uncertain* has the share of unchanged entries
-that this comparison makes uncertain. The column *driver detected* has the share of entries for which this comparison
-detects a simulated new driver, which slows down the entry and the baseline, but not the control.
+whose result is uncertain because of this comparison. The column *driver detected* has the share of entries for which
+this comparison detects a simulated new driver, which slows down the entry and the baseline, but not the control.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from measurements.trials.trial import Control
 
 Record = npt.NDArray[np.float64]
 DRAWS = ("independent", "in order")
-# The check should find small slowdowns of entries with less noise (relative difference of equal programs) than this.
+# An entry is quiet if the times of equal programs differ by less than this fraction. For quiet entries, the check
+# should find small slowdowns.
 QUIET = 0.01
 LEAST_REPEATS = 5
 TUNED_ROUNDS = 100  # number of rounds in the paired timing at the end of tuning
@@ -77,7 +78,10 @@ class Result:
 
 
 def recorded(path: Path) -> list[Record]:
-    """Return each valid configuration's repeated times in a Kernel Tuner cache, in seconds, fastest first."""
+    """Return the times of each valid configuration in a Kernel Tuner cache, in seconds.
+
+    The fastest configuration is first. The times of a configuration are in the order in which they were measured.
+    """
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8") as file:
         cache = json.load(file)["cache"].values()
@@ -91,7 +95,7 @@ def _ran(entry: dict[str, Any]) -> bool:
 
 
 class Noise:
-    """Samples times for one entry from its recorded times (``record``) and the recorded times of its ``control``."""
+    """Draws random times of an entry and its control from their recorded times (``record`` and ``control``)."""
 
     def __init__(self, record: Record, control: Record, slowdown: float, drawn: str, rng: np.random.Generator) -> None:
         self.record, self.control, self.slowdown, self.drawn, self.rng = record, control, slowdown, drawn, rng

@@ -220,7 +220,7 @@ def _no_kernel(*arguments: Any) -> None:
 
 
 def visits(table: Table, method: str, seed: int, budget: int) -> Iterator[Schedule]:
-    """Yield each schedule that a Helion search measures for the first time, until the budget is used."""
+    """Yield each schedule when a Helion search first measures it, until the budget is used."""
     its, effort = SEARCHES[method]
     visited: dict[Schedule, None] = {}
     spec = RecordedSpec(Tunables(table))

@@ -55,7 +55,7 @@ KERNEL_TUNER = (
 OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
 METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
-DRAWS = 10  # maximum proposals per evaluation; for example, the recording "gemm" has only 1 in 37 combinations
+DRAWS = 10  # maximum proposals per evaluation; many are unrecorded: "gemm" has records of only 1 in 37 combinations
 # Sets of restrictions from published tuning scripts. A recording uses the set that allows exactly its configurations.
 RESTRICTIONS = (
     (),
@@ -157,7 +157,7 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Return the restrictions that give exactly the recorded configurations. Raises ValueError if no set does."""
+    """Return the restrictions that allow exactly the recorded configurations. Raises ValueError if there are none."""
     combinations = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in combinations], dtype=np.int64)

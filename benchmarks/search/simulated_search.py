@@ -2,13 +2,13 @@
 
     python -m benchmarks.search.simulated_search [--runs 20] [--seconds 10] [--cores 16] [--device h100] [--cpu-time]
 
-All clocks are simulated. The process that proposes schedules advances the clock by a count of its work, with the CPU
-times of quiet cores (SETUP, ESTIMATE, PROPOSAL). A run therefore gives the same result on any machine. This count does
-not show if the sampler becomes slower per proposal, so the measured CPU time is printed next to the counted time. With
-``--cpu-time``, the clock advances by the measured time instead. The GPU is ``benchmarks.gpu.virtual_gpu``, with launch
-delays, a varying clock, and a power limit that lowers the clock by a fifth. Trials are timed in pairs with the
-incumbent by the code that is used on a GPU (``measurements.runners.cuda.race``). Compilation of a new module takes
-COMPILE seconds of a core.
+All clocks are simulated. The process that proposes schedules counts its steps, and advances the clock by a constant CPU
+time per step, as measured on quiet cores (SETUP, ESTIMATE, PROPOSAL). A run therefore gives the same result on any
+machine. This counted time does not show if the sampler becomes slower per proposal, so the measured CPU time is printed
+next to it. With ``--cpu-time``, the clock advances by the measured time instead. The GPU is
+``benchmarks.gpu.virtual_gpu``, with launch delays, a varying clock, and a power limit that lowers the clock by a fifth.
+Trials are timed in pairs with the incumbent by the code that is used on a GPU (``measurements.runners.cuda.race``).
+Compilation of a new module takes COMPILE seconds of a core.
 
 The true time of a schedule is the time model's estimate, multiplied by factors that the search does not know: one per
 structure, per parameter value and per schedule. The best schedule is approximated by SEARCHES searches with the true
@@ -196,7 +196,8 @@ class Search:
         seed: Seed of the sampler and of the delays.
         cores: Number of cores. One core runs the sampler, all other cores compile.
         seconds: Duration of the search.
-        cpu_time: True to advance the clock by the proposing process's measured CPU time, not by the counted CPU time.
+        cpu_time: If True, the clock advances by the measured CPU time of the process that proposes schedules. If False,
+            it advances by the counted CPU time.
     """
 
     def __init__(
@@ -212,7 +213,7 @@ class Search:
         self._task, self._truth, self._seconds, self._cpu_time = task, truth, seconds, cpu_time
         self._gpu = SimulatedGpu(truth, seed)
         self._compilers = [0.0] * (cores - 1)
-        self._modules: dict[str, float] = {}  # code digest: time at which the module has been compiled
+        self._modules: dict[str, float] = {}  # time at which the module's compilation ends, by digest of its code
         self._digests: dict[Schedule, str] = {}  # digest of the code of each proposed schedule
         self._in_flight = InFlightLimit(compilers=cores - 1)
         self._now = self._measured = 0.0

@@ -155,7 +155,7 @@ def compare(case: Case) -> str:
     names = list(case.domains)
     same = set(zip(*(columns[name].tolist() for name in names), strict=True)) == set(peer.list)
     if space.count() != peer.size or not same:
-        raise SystemExit(f"{case.name}: {space.count()} configurations differ from Kernel Tuner's {peer.size}")
+        raise SystemExit(f"{case.name}: the {space.count()} configurations differ from the {peer.size} of Kernel Tuner")
     a, b, c = median(ours), median(listed), median(peer_seconds)
     return (
         f"| {case.name} | {space.raw_count:,} | {space.count():,} | {c:.3f} s | {a:.4f} s | {b:.4f} s "

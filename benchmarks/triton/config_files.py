@@ -294,7 +294,7 @@ def _span(days: Sequence[str]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.triton.config_files", description=__doc__)
-    parser.add_argument("format", nargs="?", choices=FORMATS, help="package of the files; default: only write the page")
+    parser.add_argument("format", nargs="?", choices=FORMATS, help="package whose files are verified; default: none")
     parser.add_argument("--device", action="append", help="only this device; may be repeated")
     parser.add_argument("--dtype", action="append", help="only this type (bf16, fp8_w8a8 ...); may be repeated")
     parser.add_argument("--journal", type=Path, default=Path("config_files.jsonl"))

@@ -1,4 +1,4 @@
-"""The process that uses a GPU: each request assembles, launches and compares one recorded launch.
+"""The process that uses a GPU. For each request, it assembles and executes a recorded launch, and compares the results.
 
 After a launch that faults or hangs, the caller kills the process, because a fault destroys the GPU context and a
 hanging launch never ends.

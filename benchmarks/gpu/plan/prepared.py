@@ -41,7 +41,7 @@ PER_PROBLEM = 30
 _BEST, _VARIATIONS = 12, 6
 _RANDOM_WITHIN = 1.5  # maximum estimated time of a random schedule, relative to the model's first choice
 _SAMPLES = 600
-_DIFFERENT = 3  # minimum number of parameters in which the best schedules differ, if possible
+_DIFFERENT = 3  # if possible, any two of the best schedules differ in at least this many parameters
 _MOST_BYTES = 1 << 24  # maximum size of plan.json
 
 Say = Callable[[str], None]

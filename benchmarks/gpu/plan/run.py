@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for results, created if missing")
     parser.add_argument("--part", nargs="+", choices=list(PARTS), default=[], help="what to run")
     parser.add_argument(
-        "--minutes", type=float, default=_MOST_MINUTES, help="time limit for all of --part together (default 9)"
+        "--minutes", type=float, default=_MOST_MINUTES, help="total time limit of the parts in minutes (default 9)"
     )
     parser.add_argument("--simulated", action="store_true", help="run on a simulated GPU, with invented times")
     options = parser.parse_args(arguments)

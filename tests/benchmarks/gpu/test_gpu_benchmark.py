@@ -254,7 +254,7 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
     benchmark._shapes(SHAPES, benchmark._end, ("torch",))
     assert benchmark.results["left_out"] == [
         "the comparison with torch: it is not installed",
-        "references computed on the GPU (the CPU computed them): it has no arrays",
+        "references on the GPU (computed on the CPU instead): it has no arrays",
     ]
     assert "left out: the comparison with torch: it is not installed" in gpu_table.table(benchmark.results, H200)
 

@@ -133,4 +133,4 @@ def test_a_probe_without_time_lists_omitted_parts() -> None:
 
 def test_a_gpu_without_wgmma_has_nothing_to_probe() -> None:
     with pytest.MonkeyPatch.context() as patch:
-        assert probe.probe(VirtualRunner(patch), device("a100"))["left_out"] == ["the whole probe: a100 has no wgmma"]
+        assert probe.probe(VirtualRunner(patch), device("a100"))["left_out"] == ["all checks: a100 has no wgmma"]

@@ -1,4 +1,4 @@
-// Sum of a radio telescope's channels, shifted by the delays of each of many dispersion measures.
+// For each of many dispersion measures, sum a radio telescope's channels, each shifted by its delay.
 __global__ void dedispersion(const unsigned char *input, float *output, const float *shifts, int samples, int dms, int channels, int per_channel) {
   for (int tx = 0; tx < tile_size_x; ++tx)
     for (int ty = 0; ty < tile_size_y; ++ty) {

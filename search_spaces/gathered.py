@@ -18,7 +18,7 @@ def gathered(options_type: type[Options], argument: str, value: Options | None, 
 
     Args:
         options_type: Dataclass of the options.
-        argument: Name of the function's argument for the options object, for messages.
+        argument: Name of the argument that takes the options object, for messages.
         value: Options whose fields the keywords override. Default: new ones.
         keywords: Fields by name.
 

@@ -60,9 +60,9 @@ class GeneratedKernel(Launch):
         cooperating: (count, stride): Groups of ``count`` blocks, whose numbers are ``stride`` apart, compute results
             together. The block numbers b of a group differ only in b // stride % count.
         chained: True if a group may also share one result with the previous group and one result with the next group.
-        window: Number of consecutive groups in a window. Windows begin at multiples of this number. For each output
-            after the first, the groups of a window together compute complete results. 1 if each group alone computes
-            complete results.
+        window: Number of consecutive groups in a window. Windows begin at multiples of this number. A group alone
+            computes complete results of the first output. Complete results of another output need all groups of a
+            window. 1 if each group computes complete results of all outputs.
         repeatable: True if the same inputs give the same bits for any order of blocks and threads.
         arch: Architecture of the launch ("sm_90a"); "" if the source does not depend on the architecture.
         limits: Limits of the compilation; a compiler that exceeds them is terminated.

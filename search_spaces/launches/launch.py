@@ -158,7 +158,10 @@ class Launch:
         return math.prod(self.grid)
 
     def grid_of(self, clusters: int) -> Size3:
-        """Return the grid. If it may shrink, it has at most ``clusters`` clusters, as many as can run simultaneously.
+        """Return the grid, limited to ``clusters`` clusters if it may shrink.
+
+        Args:
+            clusters: Number of clusters that can run simultaneously.
 
         Raises:
             ValueError: ``clusters`` is below 1.

@@ -62,6 +62,6 @@ def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int
     fits = all(n == 1 or s == w for n, s, w in zip(reversed(shape), reversed(strides), wanted, strict=False))
     if not fits or stride < columns:
         raise ValueError(
-            f"{name} must have contiguous rows, and matrices without gaps between them: only its row stride may differ"
+            f"{name} must have contiguous rows, which may have gaps between them, and no further gaps between matrices"
         )
     return stride

@@ -137,7 +137,9 @@ class TensorMap:
                 f"tensor map {name}: interleave must be one of {', '.join(INTERLEAVE_BYTES)}, not {layout!r}"
             )
         if len(operand.shape) < 4:
-            raise ValueError(f"tensor map {name}: an interleaved layout needs 3 to 5 dimensions, followed by channels")
+            raise ValueError(
+                f"tensor map {name}: an interleaved layout needs 3 to 5 dimensions and a last axis of channels"
+            )
         *axes, channels = operand.shape
         if channels * operand.dtype.bytes != INTERLEAVE_BYTES[layout]:
             raise ValueError(
@@ -258,7 +260,7 @@ class TensorMap:
         return (
             (
                 known,
-                f"im2col needs 3 to 5 dimensions, and corners for the dimensions of pixels, not {lower}",
+                f"im2col needs 3 to 5 dimensions, and corners with one entry per dimension of pixels, not {lower}",
             ),
             (all(-reach <= n < reach for n in (*lower, *upper)), f"corners must be -{reach} to {reach - 1}"),
             (

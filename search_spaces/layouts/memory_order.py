@@ -18,7 +18,8 @@ class MemoryOrder:
     """A matrix stored in tiles of ``rows`` x ``columns``, both powers of two.
 
     Tiles are stored in row-major order. ``bits`` defines the order of elements in a tile. It has one pair for each bit
-    of an element's offset, lowest bit first: the dimension (0: row, 1: column), and which bit of that index.
+    of an element's offset, lowest bit first. The offset's bit equals a bit of the row or column index. The pair gives
+    the dimension (0: row, 1: column) and the number of the index's bit.
     """
 
     rows: int

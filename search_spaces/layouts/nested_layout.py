@@ -183,7 +183,7 @@ class NestedLayout:
             if subgroup_size < self.threads or subgroup_size % self.threads:
                 raise ValueError(
                     f"subgroup_size is {subgroup_size} but the layout repeats every {self.threads} "
-                    "threads: subgroup_size must be a multiple"
+                    "threads: subgroup_size must be a multiple of this number"
                 )
         elif product != subgroup_size:
             raise ValueError(
@@ -217,10 +217,13 @@ class NestedLayout:
     def subgroup_ids(self, virtual: npt.ArrayLike, hardware_subgroups: int | None = None) -> IntArray:
         """Return the lowest subgroup id with these virtual ids ``[..., rank]`` (inverse of ``virtual_subgroup_ids``).
 
-        If there are fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo their number, and ValueError
-        is raised as by ``rounds``. In the example of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups
-        become 0, 0, 1, 1, 2, 2, 3, 3. The documentation also computes the sum modulo the product of the tiles. This
-        function omits that step, which has no effect without gaps in the ids, and would be wrong with gaps.
+        If there are fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo their number. In the example
+        of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups become 0, 0, 1, 1, 2, 2, 3, 3. The
+        documentation also computes the sum modulo the product of the tiles. This function omits that step, because it
+        has no effect if the ids have no gaps, and gives wrong ids if they have gaps.
+
+        Raises:
+            ValueError: A virtual id is invalid, or the ids do not wrap evenly (see ``rounds``).
         """
         ids = _inverse("virtual subgroup id", virtual, self.subgroup_tile, self.subgroup_strides)
         return ids if hardware_subgroups is None or self.rounds(hardware_subgroups) == 1 else ids % hardware_subgroups
@@ -496,8 +499,8 @@ def _check_strides(level: str, tile: tuple[int, ...], strides: tuple[int, ...]) 
             "not distributed, so the tile must be 1"
         )
     if all(stride % (below * n) == 0 for (below, n, _), (stride, _, _) in itertools.pairwise(spread)):
-        # If each stride is a multiple of the next smaller stride times that stride's tile, virtual ids are mixed-radix
-        # digits of the id, and no ids overlap.
+        # Dimensions are sorted by stride. Each stride is a multiple of stride * tile of the previous dimension, so
+        # virtual ids are mixed-radix digits of the id, and no ids overlap.
         return
     if math.prod(tile) > _MOST_IDS:
         raise ValueError(

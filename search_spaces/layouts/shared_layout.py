@@ -23,7 +23,7 @@ from search_spaces.layouts.text import TextReader
 Axis = Literal["rows", "cols"]
 OffsetArray = npt.NDArray[np.int32]
 
-# limit of elements, with which offsets and sums of offsets fit into int32; shared memory has about 2^17 elements
+# maximum number of elements, so that sums of offsets fit into int32; shared memory has about 2^17 elements
 _MOST_ELEMENTS = 2**26
 
 
@@ -57,7 +57,7 @@ class Pad:
         return f"autosched::Pad<{self.elements}, {self.lines}>"
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
-        """Return the offsets to which the step moves ``x``, for lines of ``line`` elements."""
+        """Return the offsets after the step, for lines of ``line`` elements."""
         return offset + offset // np.int32(line * self.lines) * np.int32(self.elements)
 
 
@@ -110,7 +110,7 @@ class Swizzle:
         return 1 << (self.base + self.shift + self.bits)
 
     def apply(self, offset: OffsetArray, line: int) -> OffsetArray:
-        """Return offsets after the step, which does not depend on the length of a line."""
+        """Return the offsets after the step. ``line`` has no effect."""
         return offset ^ ((offset >> np.int32(self.shift)) & np.int32(self.mask))
 
 
@@ -123,7 +123,7 @@ def xor(line: int) -> Swizzle:
     Raises ValueError if ``line`` is not a power of two.
     """
     if line < 2 or line & (line - 1):
-        raise ValueError(f"xor needs lines of a power of two elements (at least 2), but lines of this tile have {line}")
+        raise ValueError(f"xor needs a line length that is a power of two (at least 2), not {line} elements")
     bits = line.bit_length() - 1
     return Swizzle(bits, 0, bits)
 

@@ -98,7 +98,7 @@ class TextReader:
         Fields may be in any order. Each field may occur once.
 
         Args:
-            known: Function that reads the value, for each field. At least one field must occur.
+            known: For each field's name, the function that reads its value. At least one field must occur.
             closing: Text that follows the last field.
             optional: Fields that may be missing.
         """

@@ -192,7 +192,7 @@ class WgMap:
         return self._derived(self.sg_layout, (m, sg_data_k)), self._derived(self.sg_layout, (sg_data_k, n))
 
     def reduction_input(self, dim: int, size: int) -> Self:
-        """Return the map that the input of a reduction along ``dim`` needs for a result with this map.
+        """Return the input's map for a reduction along ``dim`` whose result has this map.
 
         Groups of ``size`` contiguous elements are reduced to one element each. ``size`` is the whole dimension, or
         ``reduction_size``.
@@ -203,7 +203,7 @@ class WgMap:
         return self._derived(self.sg_layout, (data[0], data[1]))
 
     def broadcast_input(self, dim: int, size: int | None = None) -> Self:
-        """Return the map that the input of a broadcast along ``dim`` needs for a result with this map.
+        """Return the input's map for a broadcast along ``dim`` whose result has this map.
 
         By default, sg_data of the input is 1 along ``dim``. With ``size`` (``broadcast_size``), each element is copied
         ``size`` times, and sg_data along ``dim`` is divided by ``size``. Raises ValueError if ``size`` does not divide
@@ -218,8 +218,7 @@ class WgMap:
             if data[dim] % factor:
                 raise ValueError(
                     f"broadcast_size is {factor} but sg_data[{dim}] of the result is {data[dim]}: "
-                    "broadcast_size must divide sg_data, as otherwise a subgroup would need only some copies of an "
-                    "element"
+                    "broadcast_size must divide sg_data, so that one sub-tile has all copies of an element"
                 )
             data[dim] //= factor
         return self._derived(self.sg_layout, (data[0], data[1]))

@@ -213,7 +213,9 @@ INFINITY = InputCase("infinity", "the sum of infinities of opposite signs is NaN
 TIES = InputCase("ties", "argmax is the first of equal maxima", _ties)
 ZERO = InputCase("zero", "without eps, a sum or a deviation of zero is a divisor", _zero)
 HUGE = InputCase(
-    "one huge element", "accumulators of a too narrow type overflow, and a missing term changes the result", _huge
+    "one huge element",
+    "accumulators overflow if their type is too narrow, and a missing term changes the result",
+    _huge,
 )
 LARGEST = InputCase(
     "largest finite", "the largest number is not an infinity, and the lowest is not the identity of a maximum", _largest

@@ -130,7 +130,7 @@ class Matmul(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """The size m: rows of a are independent of each other."""
+        """The size m, because the rows of ``a`` are independent of each other."""
         return {"m": 4096}
 
     def __post_init__(self, dtype_: str) -> None:
@@ -207,7 +207,7 @@ class Matmul(Problem):
             raise ValueError(f"out i32 needs i8 inputs, not {self.a}: set out to one of {floats}")
         for name in ("scale", "epilogue", "reduction"):
             if getattr(self, name) != "none":
-                raise ValueError(f"{name} {getattr(self, name)} needs a float out, such as f32, not i32")
+                raise ValueError(f"{name} {getattr(self, name)} needs a float type of out, such as f32, not i32")
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields.
@@ -259,7 +259,7 @@ class Matmul(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """True if there are no scales. Sums begin at +0, so a result of -0 is only right for a negative scale."""
+        """True if there are no scales. A sum that begins at +0 is never -0; only its product with a scale may be -0."""
         return self.scale == "none"
 
     @property
@@ -350,9 +350,9 @@ class Matmul(Problem):
         return arrays
 
     def input_cases(self) -> tuple[cases.InputCase, ...]:
-        """Return the edge cases for lines of a, or for lines of b if columns are reduced.
+        """Return the edge cases for the rows of ``a``, or for the columns of ``b`` if columns are reduced.
 
-        The other matrix has positive integers, so that each line affects a whole row, or column, of out. If sums are
+        The other matrix has positive integers, so that each edge case affects a whole row or column of out. If sums are
         f16, these integers are scaled down by a power of two, so that only the sums of the case "huge" may overflow.
         """
         if self.a == "i8":
@@ -475,7 +475,10 @@ class Matmul(Problem):
                     yield self._part(int(batch), here, columns[columns // SCALE_BLOCK == block])
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield problems for elements of ``reduced``. Each problem computes some whole rows, or columns, of out."""
+        """Yield smaller problems that compute the elements of ``reduced`` at ``positions``.
+
+        Each problem computes whole rows of out, or whole columns if columns are reduced.
+        """
         if name != "reduced":
             return
         extent, along = (self.m, np.arange(self.n)) if self.reduced_axis == -1 else (self.n, np.arange(self.m))
@@ -611,10 +614,10 @@ class Matmul(Problem):
 
         **Reductions.** Let e be the bound of an element x of the result. The error of a maximum is at most the largest
         e. The random errors of a sum have the bound 4 sqrt(sum e^2). Truncation errors have the sign of their element.
-        There are k / 8 truncations, each of 2^-24 of a partial sum of about s / 2. Together, they are below e / 24 for
-        each element. The summation adds ``sum_growth`` rounding errors of partial sums. For random terms, a partial sum
-        does not exceed 4 sqrt(sum x^2) + |sum x|. The errors of activations at tiny results may have the same sign for
-        all elements, so these errors are added.
+        There are k / 8 truncations. The error of each is 2^-24 times a partial sum, which is about s / 2. Together,
+        they are below e / 24 for each element. The summation adds ``sum_growth`` rounding errors of partial sums. For
+        random terms, a partial sum does not exceed 4 sqrt(sum x^2) + |sum x|. Where results are tiny, the errors of
+        activations may have the same sign for all elements, so these errors are added.
         """
         return self.expected(inputs)[1]
 
@@ -670,8 +673,8 @@ class Matmul(Problem):
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
         """Return a mask of the elements of out that must be exact.
 
-        An element is exact if it is a sum of integers that the accumulator represents exactly, and its factors are
-        exact in tf32.
+        An element must be exact under two conditions. Its terms are integers whose partial sums the accumulator
+        represents exactly. If its factors are multiplied as tf32, they are exact in tf32.
         """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))

@@ -110,7 +110,7 @@ class Problem(ABC):
 
     @property
     def described(self) -> str:
-        """Name for users, if a user's kernel file has facts that the JSON lacks; otherwise ""."""
+        """Name of the problem, shown to users; "" unless a user's kernel file has facts that the JSON lacks."""
         return ""
 
     @property
@@ -332,9 +332,9 @@ class Problem(ABC):
 class ProblemPart(NamedTuple):
     """A smaller problem that computes some outputs of a large problem, and its operands' positions in the large arrays.
 
-    ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. For each operand of
-    ``problem``, ``inputs`` or ``outputs`` has an array of the operand's shape. This array contains the index of each
-    element in the large problem's array. Indices are in memory order.
+    ``problem`` computes ``outputs`` of the large problem from ``inputs`` of the large problem. The mappings
+    ``inputs`` and ``outputs`` contain an array for each operand of ``problem``. The array has the operand's shape, and
+    gives the index of each element in the large problem's array. Indices are in memory order.
     """
 
     problem: Problem

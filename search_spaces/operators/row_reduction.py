@@ -429,7 +429,7 @@ class Softmax(RowProblem):
     @property
     def flops_per_element(self) -> float:
         """Number of operations for maximum, difference, exponential, sum and quotient."""
-        return 5.0  # maximum 1; difference, exponential and sum 3; quotient 1
+        return 5.0  # 1 for the maximum, 3 for difference, exponential and sum, 1 for the quotient
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
         """Return the softmax of each row in float64."""
@@ -579,7 +579,7 @@ class LayerNorm(_Norm):
         return {"out": self._normalized(inputs, self._moments(inputs))}
 
     def expected(self, inputs: Mapping[str, Array]) -> tuple[dict[str, FloatArray], dict[str, FloatArray]]:
-        """Return reference and error bound, which share the moments of the rows."""
+        """Return the reference and the error bound. The moments of the rows are computed only once for both."""
         moments = self._moments(inputs)
         reference = self._normalized(inputs, moments)
         return {"out": reference}, {"out": self._allowed(inputs, reference, moments)}

@@ -1,4 +1,4 @@
-"""Limits of the elements of sorted vectors. Outputs with elements in any order are sorted before they are compared."""
+"""Limits of a vector's elements after sorting, for the comparison of outputs whose elements may be in any order."""
 
 from __future__ import annotations
 

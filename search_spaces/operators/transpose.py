@@ -69,7 +69,7 @@ class ArrayMove(Problem):
         """Shape of out: (matrices, rows, columns)."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and out, with the axes (matrices, rows, columns), and an axis of words for larger elements."""
+        """Return x and out, with axes (matrices, rows, columns), and a last axis of words if elements have several."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (
@@ -79,7 +79,7 @@ class ArrayMove(Problem):
 
     @abstractmethod
     def source_of(self, elements: Indices) -> Indices:
-        """Return the index in x of the source of each of ``elements`` of out. Indices are in memory order."""
+        """Return the indices in x of the elements that become ``elements`` of out. Indices are in memory order."""
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
         """Yield one smaller problem: a single row, which consists of the words of out at ``positions``."""

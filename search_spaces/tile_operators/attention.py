@@ -76,7 +76,7 @@ class Attention(TileProblem):
     window: int = option("largest number of keys that a query attends to; 0 for all", 0)
     soft_cap: float = option("limit of the magnitude of scores; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
-    alibi: int = option("1 for slopes (ALiBi), by which scores fall with distance", 0)
+    alibi: int = option("1 for ALiBi: scores decrease in proportion to distance, by a slope per head", 0)
     sinks: int = option("1 for an attention sink per head", 0)
     log_sum_exp: int = option("1 to also return the logarithm of each sum of exponentials", 0)
 
@@ -193,7 +193,7 @@ class Attention(TileProblem):
 
     @staticmethod
     def compute(p: Any, o: Any, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **more: Any) -> None:
-        """Write the tile program: an online softmax, in which blocks may share the keys of a tile of queries."""
+        """Write the tile program: an online softmax. Several blocks may divide the keys of a tile of queries."""
         if o.packed:
             sizes, s = dict(o.sizes), q.shape[0]
             h, g, d, e = (sizes[name] for name in "hgde")
@@ -345,7 +345,7 @@ class Attention(TileProblem):
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
         """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
-        ``reduced`` keeps equal numbers of queries and keys equal, so its work grows with the square of the iterations.
+        If there are as many queries as keys, ``reduced`` preserves this, so its work is quadratic in the iterations.
         The problem returned here has two tiles of queries after a long prefix of keys. With a window, the result is
         None: all tiles would have equal numbers of iterations, for which other schedules are legal.
         """
@@ -382,7 +382,7 @@ class PositionCut:
     Attributes:
         tiles: Tile sizes along queries and keys.
         least: Smallest numbers of queries and keys, in whole tiles, that execute every loop.
-        tied: True if results depend on positions of queries relative to keys. Equal numbers of both then stay equal.
+        tied: True if results depend on positions of queries relative to keys: equal numbers of both must stay equal.
         sequences: Number of packed sequences that share the positions; the longest must exceed the window, if any.
     """
 
@@ -392,7 +392,7 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes, with equal remainders. The larger of queries and keys stays the larger."""
+        """Return the reduced sizes. Last tiles keep their sizes. The larger of queries and keys remains the larger."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
         if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))
@@ -411,11 +411,11 @@ class PositionCut:
 
 
 def _whole(size: int, tile: int, least: int) -> int:
-    """Return the reduced size: whole tiles for ``least``, plus a tile as long as the last tile of ``size``."""
+    """Return the reduced size: enough whole tiles for ``least``, plus a tile as long as the last tile of ``size``."""
     return min(size, -(-least // tile) * tile + (size % tile or tile))
 
 
 def fewer_heads(batch: int, kv_heads: int, group: int) -> Mapping[str, Any]:
-    """Return at most two sequences and two groups of two heads each."""
+    """Return the fields for at most two sequences and two groups, with at most two heads per group."""
     kv_heads = min(kv_heads, 2)
     return {"batch": min(batch, 2), "kv_heads": kv_heads, "heads": kv_heads * min(group, 2)}

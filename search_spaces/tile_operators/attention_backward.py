@@ -61,7 +61,7 @@ class AttentionBackward(TilePipeline):
     window: int = option("largest number of keys that a query attends to; 0 for all", 0)
     soft_cap: float = option("limit of the magnitude of scores; 0 for none", 0.0)
     scale: float = option("factor of q k^T; 0 for 1 / sqrt(head_size)", 0.0)
-    alibi: int = option("1 for slopes (ALiBi), by which scores fall with distance", 0)
+    alibi: int = option("1 for ALiBi: scores decrease in proportion to distance, by a slope per head", 0)
 
     def __post_init__(self) -> None:
         self._take_types("dtype")

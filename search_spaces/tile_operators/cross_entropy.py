@@ -230,7 +230,7 @@ class CrossEntropyBackward(_OfLogits):
 
     def own_cases(self, inputs: Mapping[str, Array]) -> Iterator[StressInputs]:
         """Yield labels inside and outside of the columns, at both ends; dloss is infinite for labels outside."""
-        for first in (0, 2, 4):  # so that even two rows have all cases
+        for first in (0, 2, 4):  # so that all cases occur even with only two rows
             label = edge_labels(self.rows, self.columns, first)
             column = label.astype(np.int64)
             dloss = np.where((column >= 0) & (column < self.columns), inputs["dloss"], np.inf).astype(np.float32)

@@ -72,7 +72,7 @@ class GroupedMatmul(TileProblem):
     activation: str = option("activation function", "none", choices=ACTIVATIONS)
     w_order: str = option("order of the matrices of w", "row", choices=ORDERS)
 
-    weights: str = option("format of quantised w; none for w of dtype", PLAIN, choices=(PLAIN, *WEIGHTS))
+    weights: str = option("format of quantised w, or none if w has type dtype", PLAIN, choices=(PLAIN, *WEIGHTS))
     scale_group: int = option("columns of quantised w that share a scale: 32, 64, 128 (nvf4: 16), or 0 for all", 0)
     zero_points: int = option("1 for zero points of int4", 0)
     layout: str = option("memory layout of quantised w", "rows", choices=LAYOUTS)
@@ -392,7 +392,7 @@ def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, b
 
 
 def _store(p: Any, o: Any, sums: list[Any], out: Any, row: Any, column: Any, end: Any, shape: tuple[int, int]) -> None:
-    """Apply the activation to a tile's sums, and store rows before ``end``. If rows are masked, store 0 after them."""
+    """Apply the activation to a tile's sums, and store rows before ``end``. If rows are masked, the others become 0."""
     result, type_ = sums[0], "bf16" if o.dtype == "e4m3" else o.dtype
     if o.activation == "silu_up":
         result = result * p.sigmoid(result) * sums[1]

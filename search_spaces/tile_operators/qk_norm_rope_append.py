@@ -19,7 +19,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 WEIGHTS = ("q_weight", "k_weight")
 PAGING = ("block_table", "sequence")
-NOT_STORED = 8  # in random inputs, one in this number of tokens has no slot
+NOT_STORED = 8  # in random inputs, one of this many tokens has no slot, on average
 
 
 @dataclass(frozen=True)
@@ -261,7 +261,7 @@ class QkNormRopeAppend(TileProblem):
         return results
 
     def random_inputs(self, seed: int) -> dict[str, Array]:
-        """Return random inputs: sequences with pages in random order, and one in eight tokens without a slot."""
+        """Return random inputs: pages are in random order, and on average, one of eight tokens has no slot."""
         inputs, rng = super().random_inputs(seed), np.random.default_rng((seed, 3))
         for name in SCALES if self.cache else ():
             inputs[name] = np.abs(inputs[name]) + np.float32(0.5)
@@ -291,7 +291,7 @@ class QkNormRopeAppend(TileProblem):
         yield from super().stress_inputs(seed)
 
     def cache_cases(self, seed: int) -> tuple[StressInputs, StressInputs, StressInputs]:
-        """Return inputs with arbitrary bits in the cache, with slots outside of it, and without stored tokens.
+        """Return three sets of inputs: arbitrary bits in the cache, slots outside of it, and no stored tokens.
 
         Some slots would wrap into the cache if a kernel truncated their product with heads to 32 bits.
         """

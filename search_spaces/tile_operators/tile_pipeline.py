@@ -80,7 +80,7 @@ class TilePipeline(TileOperator):
         return {o.name: standard_normal(rng, o.shape, o.dtype) for o in self.operands() if o.role != "output"}
 
     def edge_cases(self, inputs: Mapping[str, Array], seed: int) -> Iterator[StressInputs]:
-        """Yield inputs with edge cases in the ``varied`` arrays, for which all steps have defined results."""
+        """Yield inputs in which a ``varied`` array has edge cases, and for which all steps have defined results."""
         from search_spaces.programs.language.edge_inputs import edge_inputs
 
         outputs = [o.name for o in self.operands() if o.role != "input"]

@@ -58,7 +58,7 @@ class ReducedLoops:
 
 
 def cut(size: int, tile: int) -> int:
-    """Return the extent of a whole tile plus the last, possibly partial tile of ``size``; at most ``size``."""
+    """Return the length of one whole tile plus the last tile of ``size``, which may be partial; at most ``size``."""
     return min(size, tile + (size % tile or tile))
 
 
@@ -66,8 +66,8 @@ class TileOperator(Problem):
     """A problem that one tile program computes (``TileProblem``), or several (``TilePipeline``).
 
     A subclass is a frozen dataclass of options, some of which are extents. It defines the operands as callers pass
-    them, and the reference. The tolerance is the error bound of the programs' interpreter (a running error analysis
-    over any order of sums), unless overridden.
+    them, and the reference. Unless overridden, the tolerance is the error bound from the programs' interpreter. It
+    computes the bound by running error analysis. The bound holds for sums in any order.
 
     Attributes:
         inputs: Names of the arrays that a call takes, in order.
@@ -119,7 +119,7 @@ class TileOperator(Problem):
         return {name: getattr(self, name) for name in fields}
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a smaller problem for the emulator, with equal partial tiles; by default the problem itself."""
+        """Return a smaller problem for the emulator. Its partial tiles keep their sizes. Default: the same problem."""
         return self
 
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:

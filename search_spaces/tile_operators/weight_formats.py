@@ -22,7 +22,7 @@ TYPES = ("f16", "bf16")
 LAYOUTS = ("rows", "fragments")
 FP4_GROUP = 16
 DEPTH = 16  # depth of mma.sync; also the number of half words in a span (eight words) of four-bit numbers
-TIMES = 16  # for f16, factor of converted four-bit numbers, which saves shifts; scales are divided by it
+TIMES = 16  # converting four-bit numbers to f16 multiplies them by this, to save shifts; scales are divided by it
 MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
 
@@ -122,7 +122,7 @@ class WeightFormat:
         return n if self.order is None else -(-n // self.order.rows) * self.order.rows
 
     def columns(self, k: int) -> int:
-        """Return the number of stored columns of a matrix: words or numbers."""
+        """Return the number of columns of the stored matrix. If weights are packed into words, count words."""
         return k // 8 if self.in_words else k
 
     def operands(self, n: int, k: int, matrices: int | None = None, scale_name: str = "scale") -> list[Operand]:
@@ -280,7 +280,7 @@ class StoredMatrix:
         part: Callable[[Any, int], Any],
         scaled: bool = False,
     ) -> None:
-        """Add the product of a tile of weights and another operand to ``sums``, with a row for each row of the tile.
+        """Add the product of a tile of weights and another operand to ``sums``, which has as many rows as the tile.
 
         Args:
             sums: State of the sums. This function scales them if there are groups; otherwise, ``result`` does.

@@ -75,8 +75,8 @@ def test_defaults_suit_tensor_cores_and_libraries() -> None:
         ({"a": "e4m3", "out": "i32"}, "out i32 needs i8 inputs, not e4m3"),
         ({"a": "e4m3", "b": "e5m2"}, "same type"),
         ({"a": "i8", "acc": "f32"}, "acc must be i32 for i8"),
-        ({"a": "i8", "epilogue": "bias"}, "epilogue bias needs a float out"),
-        ({"a": "i8", "reduction": "row_sum"}, "reduction row_sum needs a float out"),
+        ({"a": "i8", "epilogue": "bias"}, "epilogue bias needs a float type of out"),
+        ({"a": "i8", "reduction": "row_sum"}, "reduction row_sum needs a float type of out"),
         ({"a": "i8", "k": 2**17}, "k must be under 2^17 for i8"),
     ],
 )
@@ -199,7 +199,7 @@ def test_scales_are_for_8_bit_types_and_floats() -> None:
     assert Matmul(8, 8, 8, a="i8", scale="tensor").out == "bf16"
     with pytest.raises(ValueError, match=r"type f16 for scale=tensor"):
         Matmul(8, 8, 8, scale="tensor")
-    with pytest.raises(ValueError, match="scale tensor needs a float out"):
+    with pytest.raises(ValueError, match="scale tensor needs a float type of out"):
         Matmul(8, 8, 8, a="i8", out="i32", scale="tensor")
     with pytest.raises(ValueError, match="unknown scale 'rows': use one of none, tensor, row_column, block"):
         Matmul(8, 8, 8, a="e4m3", scale="rows")

@@ -202,7 +202,7 @@ class TestChecks:
         )
         assert check_broadcast(WgMap((8, 4), (1, 64)), self.C, (256, 256), 0, 64) == (
             "broadcast_size is 64 but sg_data[0] of the result is 32: broadcast_size must divide sg_data, "
-            "as otherwise a subgroup would need only some copies of an element",
+            "so that one sub-tile has all copies of an element",
         )
         assert check_transpose(WgMap((8, 4), (32, 64)), self.C, (256, 256)) == (
             "the source has sg_layout [8, 4] but the result's map requires [4, 8]",

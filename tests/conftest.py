@@ -149,8 +149,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Compile the extension for torch if a test of it was collected, and prepare the garbage collector.
 
     Freezing exempts the thousands of collected tests from garbage collection. A higher threshold makes collections
-    rarer: parsing PTX creates hundreds of thousands of objects, and a collection after every 700 would take 5% of a
-    verification.
+    rarer: parsing PTX creates hundreds of thousands of objects. If there were a collection after every 700 new objects,
+    collections would take 5% of a verification's time.
     """
     collect_only = session.config.getoption("--collect-only")
     if not collect_only and any(item.path.name == "test_host_path.py" for item in session.items):

@@ -48,7 +48,10 @@ def test_the_counts_of_a_triton_loop(tmp_path: Path) -> None:
 
 
 def test_blocks_that_share_sms_drift_apart(tmp_path: Path) -> None:
-    """Two blocks that share an SM drift apart, and reread panels that do not fit in L2. One block per SM does not."""
+    """Two blocks that share an SM drift apart, and reread panels that do not fit in L2.
+
+    With one block per SM, blocks do not drift apart.
+    """
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     large = dataclasses.replace(hopper, problem=Matmul(16384, 16384, 16384, a="f16"))
     alone, shared = (counts(large, TritonConfig(128, 128, 64, stages, 4)) for stages in (5, 3))
@@ -78,7 +81,7 @@ def test_bf16_reaches_the_power_limit_later(tmp_path: Path) -> None:
 
 
 def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches wait for stores of their results to DRAM only if the results exceed L2 (50 MB)."""
+    """A launch waits until its results are written to DRAM only if they exceed L2 (50 MB)."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
     waited = [predicted(r) for r in (wide, small)]

@@ -89,7 +89,7 @@ def make_runner(tmp_path):
 
 @pytest.fixture(autouse=True)
 def probe_of_small_arrays(monkeypatch):
-    """Reduce the probe's arrays, because references of large arrays take a minute. Simulated times ignore sizes."""
+    """Reduce the probe's arrays: computing references of large ones takes a minute. Simulated times ignore sizes."""
     monkeypatch.setattr(probe, "LARGE", dataclasses.replace(probe.LARGE, m=512, n=512, k=512))
     monkeypatch.setattr(probe, "COPIED", dataclasses.replace(probe.COPIED, rows=64, columns=64))
 

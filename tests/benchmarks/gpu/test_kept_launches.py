@@ -38,7 +38,7 @@ LAUNCH = Launch(entry="add_one", arguments=(A, OUT), grid=(1, 1, 1), block=(32, 
 
 
 def stored_launch(folder: Path, test: str, number: int = 0) -> str:
-    """Record a launch as made by the test named ``test``, and return its name."""
+    """Record a launch of the test named ``test``, and return the launch's name."""
     launch = dataclasses.replace(LAUNCH, dynamic_shared_bytes=number)
     return keep(folder, test, ADD_ONE, launch, {"a": VALUES}, {"o": VALUES + 1})
 

@@ -26,7 +26,7 @@ WRONG = "boxes larger than the tensor"
 
 
 class VirtualRunner:
-    """Fake worker that times kernels in virtual time. The results of the mechanism WRONG are wrong."""
+    """Fake worker that times kernels in virtual time. Kernels of the mechanism WRONG return wrong results."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch

@@ -1,4 +1,4 @@
-"""The program of docs/how-to/keep-autotune-results.md is run twice, the second time by the page's command."""
+"""The program of docs/how-to/keep-autotune-results.md is run twice, the second time with the command on the page."""
 
 from __future__ import annotations
 

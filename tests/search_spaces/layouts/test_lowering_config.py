@@ -97,9 +97,9 @@ class TestDocument:
             LoweringConfig.parse(EXPANDED.replace("}>", ", expand_iteration_space = [0, 0, 0, 8]}>"))
 
     def test_layout_of_the_loop(self):
-        """Compare with the bases (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8) of linearize_index in the issue.
+        """Compare with the issue, in which linearize_index has the bases (1, 2, 1, 1, 1) and (1, 1, 1, 64, 8).
 
-        These are the subgroup, batch, outer, thread and element counts of the first and the last dimension.
+        A basis contains the subgroup, batch, outer, thread and element counts of the first or the last dimension.
         """
         layout = LoweringConfig.parse(MATVEC).to_nested()
         assert [tile[0] for tile in layout.tiles] == [1, 2, 1, 1, 1]

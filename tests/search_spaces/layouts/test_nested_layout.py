@@ -97,7 +97,10 @@ class TestDocument:
         assert (EXAMPLE.indices(subgroup, thread) @ [64, 1] == held.ravel()).all()
 
     def test_the_documents_modulo_is_wrong_with_gaps(self):
-        """The document's thread_id = sum(stride * virtual) % product(tile) gives 2, which is virtual thread 1."""
+        """For virtual thread 3, the document's formula gives thread 2, which is virtual thread 1.
+
+        The formula is thread_id = sum(stride * virtual) % product(tile).
+        """
         gaps = NestedLayout((1,), (1,), (1,), (4,), (1,), (0,), (2,))
         assert gaps.thread_ids([3]) == 6
         assert gaps.virtual_thread_ids(6).tolist() == [3]
@@ -107,7 +110,7 @@ class TestDocument:
 class TestProperties:
     @given(layouts())
     def test_packed_order_defines_the_coordinates(self, layout):
-        """Compare with brute force over the subgroup, batch, outer, thread and element of every dimension."""
+        """Compare with coordinates from the subgroup, batch, outer, thread and element indices of every dimension."""
         coordinates = layout.coordinates()
         for subgroup in range(layout.subgroups):
             for thread in range(layout.threads):
@@ -218,7 +221,7 @@ class TestProperties:
 
     @given(layouts(), st.data())
     def test_strides_without_gaps_always_fold_onto_a_part_of_their_digits(self, layout, data):
-        """A layout folds onto counts that are the product of its lowest digits and a divisor of the next digit."""
+        """A layout can be folded onto any product of its lowest digits and a divisor of the next digit."""
         digits = sorted((s, n) for s, n in zip(layout.subgroup_strides, layout.subgroup_tile, strict=True) if n > 1)
         if not digits:
             return

@@ -65,7 +65,7 @@ def test_tolerance_admits_the_worst_order_and_rejects_a_missing_product(x: str, 
     inputs = problem.random_inputs(1)
     reference, tolerance = problem.reference(inputs)["out"], problem.tolerance(inputs)["out"]
     values = {name: FLOAT_DTYPES[x].load(inputs[name]) for name in "xw"}
-    one_chain = np.zeros((4, 24), np.float32)  # one accumulator: the largest error of any schedule
+    one_chain = np.zeros((4, 24), np.float32)  # sums with one accumulator, which have the largest error
     for i in range(k):
         one_chain += (values["x"][:, i, None] * values["w"][None, :, i]).astype(np.float32)
     assert (np.abs(one_chain - reference) <= tolerance).all()

@@ -1,4 +1,4 @@
-"""Problems on rows reject invalid fields. Their references are right, and their tolerances are tight."""
+"""Row reductions and normalizations reject invalid fields. Their references are right, and tolerances are tight."""
 
 from __future__ import annotations
 

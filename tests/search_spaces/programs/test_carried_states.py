@@ -1,4 +1,4 @@
-"""In loops that carry states of any shape, distributions fit the values, and every schedule gives a correct kernel."""
+"""Loops may carry states of any shape: each state has a distribution that fits it, and all kernels are correct."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     [
         ("full_attention", 1024, 0.0),  # the mask is never needed
         ("full_attention", 1000, 1 / 32),  # needed in the last one of 32 iterations
-        ("causal_attention", 1024, 2 / 17),  # needed in each block's last two of 2 to 32 iterations
+        ("causal_attention", 1024, 2 / 17),  # needed in the last two of each block's 2 to 32 iterations
     ],
 )
 def test_masks_are_counted_where_tiles_need_them(name: str, s: int, needed: float) -> None:
@@ -98,5 +98,5 @@ def test_sums_of_a_split_go_to_dram() -> None:
     p, own = problem(example, m=256, n=256, k=1024), template(example)
     schedule = next(s for s in own.space(p, A100).sample(200, 1) if s.values["split_k"] == 2)
     split = counts(p, own.config(p, schedule, A100), A100)
-    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # writes of two splits' sums, which are read from L2
+    assert split.dram_bytes == p.min_bytes + 2 * 4 * 256 * 256  # two splits write sums, which are read from L2
     assert split.round_trips > 0

@@ -1,4 +1,4 @@
-"""Descriptions of a schedule show distributions, and how conversions exchange elements."""
+"""The description of a schedule shows how values are distributed, and how conversions exchange elements."""
 
 from __future__ import annotations
 

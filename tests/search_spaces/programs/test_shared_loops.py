@@ -99,7 +99,10 @@ def test_products_split_along_k_between_blocks(gpu: str) -> None:
 
 
 def attention(bm: int, length: bool) -> Program:
-    """Return an attention program. Several blocks share all keys or, with ``length``, a sequence's first keys."""
+    """Return an attention program in which the keys are divided among several blocks.
+
+    With ``length``, only the first keys of a sequence are used.
+    """
     kinds = {"lengths": Input("b", "i32")} if length else {}
     of_keys = Input("b s d", "f16")
 

@@ -1,4 +1,4 @@
-"""Listings in the syntax of the documents are parsed without changes. Programs have a canonical text."""
+"""Listings in the syntax of the documents can be parsed as they are. Programs have a canonical text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts in the TensorIR syntax of TVM's document can be parsed: blocks that multiply, loads by tensor intrinsics."""
+"""Texts in the TensorIR syntax of TVM's document can be parsed, such as matmul blocks and loads with intrinsics."""
 
 from __future__ import annotations
 

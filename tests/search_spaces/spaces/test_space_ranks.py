@@ -27,7 +27,8 @@ def test_drawing_all_ranks_is_a_permutation(count: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("replace", [False, True])
-# A rank is computed from random 64-bit words. The second count rejects many words, and the third needs two words.
+# A rank is computed from random 64-bit words. For the second count, many words are rejected. For the third count, each
+# rank needs two words.
 @pytest.mark.parametrize("count", [3, 2**64 // 3 + 1, 2**70 // 3])
 def test_every_third_of_the_range_is_equally_likely(count: int, replace: bool) -> None:
     if count > 3:

@@ -1,4 +1,4 @@
-"""The matmul space has the right rules and configs, and the reduced problems for the emulator keep its properties."""
+"""The matmul space has the right rules and configs, and reduced problems have the properties of the originals."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_sampled_copies_have_few_sectors_and_conflicts(problem: Matmul) -> None:
 
 
 def test_counts_match_the_work_of_a_tile() -> None:
-    rounded = 1 - 1e-12  # allows for rounding, since counts of persistent blocks are means
+    rounded = 1 - 1e-12  # allows for rounding, since counts are averages over persistent blocks
     for schedule in space(LARGE, H200).sample(25, seed=3):
         counted = counts(LARGE, MATMUL.config(LARGE, schedule, H200), H200)
         tile = schedule.integer("tile_m") * schedule.integer("tile_n")

@@ -76,7 +76,10 @@ def sampled(problem: RowProblem, count: int, seed: int) -> Sequence[Config]:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=name_of)
 def test_attributes_agree_with_the_lowering_config(problem: RowProblem) -> None:
-    """Threads, tile, step, loop and accumulators, which the space computes for many schedules at once, must agree."""
+    """The attributes that the space computes for many schedules at once agree with the lowering config.
+
+    They are threads, tile, step, loop and accumulators.
+    """
     for config in sampled(problem, 100, seed=9):
         lowering = lowering_config(problem, config.schedule)
         tile, step, threads, states = config.integers("parallel_tile", "step", "threads", "states")

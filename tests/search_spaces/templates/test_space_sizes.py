@@ -1,4 +1,4 @@
-"""The number of schedules of each kernel template for a small problem is recorded, so that changes of rules show.
+"""The number of schedules of each kernel template for a small problem is recorded, to reveal changes of rules.
 
 ``pytest tests/search_spaces/templates --update-golden`` accepts the present counts; review the diff.
 """

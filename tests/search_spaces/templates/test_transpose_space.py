@@ -122,7 +122,10 @@ def test_blocks_cover_the_matrices(problem: Transpose) -> None:
 
 @pytest.mark.parametrize("problem", TRANSPOSES, ids=lambda p: p.key())
 def test_executing_a_config_in_numpy_transposes_the_tile(problem: Transpose) -> None:
-    """Threads move the elements that the maps assign to them through the layout, and write no element twice."""
+    """Loads and stores by the two maps, via the shared layout or registers, transpose a tile.
+
+    No element is written twice.
+    """
     for config in sampled(problem, 12, seed=1):
         rows, columns = tile_of(config)
         loads, stores, layout = load_map(config), store_map(config), shared_layout(config)

@@ -289,7 +289,10 @@ def test_the_model_agrees_with_the_rules_on_thread_copies() -> None:
 
 
 def test_loading_a_through_registers_costs_more_than_shared_memory() -> None:
-    """Searches only load a into registers if it is 32-bit and stored along m, because wgmma cannot read it directly."""
+    """Searches load ``a`` into registers only if it is 32-bit and stored along m.
+
+    wgmma cannot read such an array from shared memory.
+    """
     problem, compared = Matmul(2048, 2048, 2048, a="bf16", order_b="col"), 0
     for schedule in space(problem, H200).sample(24, seed=7):
         assert schedule.values["a_operand_source"] == "shared"
@@ -349,13 +352,13 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
     assert alone.multicast_bytes == 0 and alone.blocks == 1024
     for m, n, part in ((2, 1, 0.75), (1, 2, 0.75), (2, 2, 0.5), (1, 4, 0.625)):
         shared = of(cluster_m=m, cluster_n=n, tiles_per_block=1)
-        # With clusters, blocks request fewer bytes from L2, but as many bytes arrive in shared memory.
+        # With clusters, blocks request fewer bytes from L2, but the same number of bytes arrives in shared memory.
         assert shared.load_bytes + shared.multicast_bytes == alone.load_bytes
         assert shared.load_bytes == part * alone.load_bytes
     several = of(cluster_m=1, tiles_per_block=8)
     assert several.blocks == 128 and several.flops == 8 * alone.flops and several.iterations == 8 * alone.iterations
-    # TMA stores all tiles but the last while it loads the next tile. Stores from registers do not overlap
-    # multiplication.
+    # TMA stores a tile while it loads the next one, so only the last store adds time. Stores from registers do not
+    # overlap with multiplication.
     assert several.store_bytes == alone.store_bytes
     assert several.load_bytes == 8 * alone.load_bytes + 7 * alone.store_bytes
     assert (
@@ -367,7 +370,7 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
 
 
 def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
-    """In sampled schedules, at most two clusters share a tile, as each cluster has at least as many k-tiles as a tile.
+    """In sampled schedules, each cluster has at least as many k-tiles as a tile, so at most two clusters share a tile.
 
     Each pair of neighbouring clusters has memory for the sums of a tile, and two counters per warpgroup.
     """
@@ -393,7 +396,8 @@ def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
 def test_stream_k_is_faster_for_a_small_last_wave() -> None:
     """With slightly more than two waves of tiles, a third wave costs more than exchanging sums, unless k is short.
 
-    In both cases, each block computes its share of the tiles. Panels that L2 no longer holds are read again.
+    With stream-K, all blocks compute equal shares. If blocks are out of step, panels that L2 no longer holds are read
+    again.
     """
     assert WGMMA_MATMUL.counts is not None
     for n, k, pays in ((256 * 9, 4096, True), (256 * 16, 512, False)):

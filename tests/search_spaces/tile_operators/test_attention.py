@@ -136,7 +136,7 @@ SHARED = replace(SMALL, heads=2, kv_heads=1, queries=70, keys=290, causal=1, log
 
 
 def sharing(problem: Attention, gpu: str, **values: str | int) -> Schedule:
-    """Return a schedule with the given values in which blocks share the keys."""
+    """Return a schedule that has ``values``, and in which several blocks share the keys of a tile."""
     way = values.get("intrinsic")
     drawn = sampled(problem, gpu, 3000) if way is None else sampled_with(problem, gpu, 3000, intrinsic=str(way))
     return next(s for s in drawn if s.integer("parts") > 1 and values.items() <= s.values.items())

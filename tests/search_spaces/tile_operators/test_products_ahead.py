@@ -19,7 +19,7 @@ RING = "autosched/tile/box_ring.cuh"
 
 
 def ahead(problem: Attention, count: int, **values: str | int) -> list[Schedule]:
-    """Return some schedules with ``values`` whose first product is computed one iteration ahead."""
+    """Return some schedules that have ``values``, and that compute their first product one iteration ahead."""
     drawn = sampled_with(problem, "h100", 3000, intrinsic=f"wgmma_m64k16_{problem.dtype}")
     schedules = [s for s in drawn if s.values["products_ahead"] and values.items() <= s.values.items()][:count]
     assert len(schedules) == count

@@ -31,7 +31,7 @@ CASES = {
     "int8, packed": replace(SMALL, weights="int8", group=0, layout="fragments"),
     "e4m3, packed": replace(SMALL, weights="e4m3", group=64, layout="fragments"),
 }
-MODELS = {  # slices of the projections of models
+MODELS = {  # slices of weight matrices of models' projection layers
     "llama 3 8B, qkv": QuantizedMatmul(m=16, n=192, k=512),
     "llama 3 70B, down": QuantizedMatmul(m=1, n=128, k=1024, group=128, zero_points=1, dtype="bf16"),
     "llama 3 8B, gate, packed": QuantizedMatmul(m=4, n=176, k=512, layout="fragments"),

@@ -1,4 +1,4 @@
-"""A copy plan moves every element once and has the costs that brute force counts. The list of plans is complete."""
+"""A copy plan moves every element once. Its costs equal those of a brute-force count. The list of plans is complete."""
 
 import itertools
 import re

@@ -129,7 +129,7 @@ pairs = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=12, u
 def test_a_join_pairs_all_rows_that_agree_in_order(
     left: list[tuple[int, int]], right: list[tuple[int, int]], dense: bool
 ) -> None:
-    size = 5 if dense else 2**30  # a domain so large that the join searches instead of using a table
+    size = 5 if dense else 2**30  # for a domain this large, the join uses a search, not a table
     join = Join(relation(left, "ab"), relation(right, "bc"), {"a": 5, "b": size})
     all_rows = join.rows(0, len(left))
     by_b = sorted(range(len(right)), key=lambda i: right[i][0])
@@ -340,7 +340,7 @@ GOLDEN = "6c69cbc5bdf59c6ea0b5856a1956682c31411afeecc99c78af74c58941b4e692"
 
 
 def test_shares_of_a_matmul_sum_to_the_whole(matmul: Space) -> None:
-    """Fixing a parameter to each of its values partitions the space.
+    """Fixing a parameter to each of its values in turn divides the space into disjoint parts.
 
     The number of samples in each part is proportional to the part's size.
     """

@@ -386,7 +386,7 @@ def _one(arguments: Sequence[str], written: str | None = None) -> int:
 
 
 def _errors_of_work() -> tuple[type[Exception], ...]:
-    """Return the exception classes for users' errors whose modules are slow to import, and therefore imported late."""
+    """Return the classes of users' errors that are imported late, because their modules are slow to import."""
     from measurements.emulator import HostFailure
     from measurements.trials.tolerance import ToleranceError
     from search_spaces.spaces.counting.limits import TooTightlyTied

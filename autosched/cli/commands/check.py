@@ -94,7 +94,7 @@ class EntryChoice:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Options for the time differences that are ignored."""
+    """Options that set which time differences are ignored."""
 
     max_slowdown: Annotated[
         float,
@@ -152,7 +152,7 @@ class TimedCheck:
         typer.Option(
             "--baseline-kernel",
             metavar="FILE",
-            help="Timed check: kernel file for the Python of --baseline, in place of --kernel.",
+            help="Timed check: kernel file that the Python of --baseline loads instead of the file of --kernel.",
         ),
     ] = None
     rounds: Annotated[

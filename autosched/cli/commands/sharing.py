@@ -42,7 +42,7 @@ def export(
         typer.Option(
             "--format",
             metavar="NAME",
-            help="vllm or sglang: write configuration files of this package, "
+            help="vllm or sglang: write configuration files in the format of this package, "
             "for layers stored by tune --moe or import.",
         ),
     ] = None,

@@ -75,8 +75,9 @@ def space(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--explain",
             metavar="FILE",
-            help="Show which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) contains a JSON "
-            f"object of its parameters, or JSON output of autosched with one schedule under {listed(KEYS, 'or')}.",
+            help="Show which rules one schedule breaks; exit status 1 if any. FILE (- for stdin) contains the "
+            "schedule: a JSON object of its parameters, or JSON output of autosched with one schedule under "
+            f"{listed(KEYS, 'or')}.",
         ),
     ] = None,
     picture: Annotated[

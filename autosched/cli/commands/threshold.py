@@ -1,7 +1,7 @@
 """``autosched db threshold``: set the thresholds of one database entry for later checks.
 
-``--json``: ``database``, ``problem``, ``device`` and ``threshold``: null, or ``max_slowdown``, ``floor_seconds``,
-``noise`` and ``notes``, each null or "" if not set.
+``--json`` prints ``database``, ``problem``, ``device`` and ``threshold``. The threshold is null, or has
+``max_slowdown``, ``floor_seconds``, ``noise`` and ``notes``, each of which is null or "" if it is not set.
 """
 
 from collections.abc import Mapping

@@ -73,8 +73,8 @@ def train(
         bool,
         typer.Option(
             "--explain",
-            help="Show the most important features. With --update, but without --db, --recording and --out, show the "
-            "features of the existing model without training.",
+            help="Show the most important features. If --update is given, but none of --db, --recording and --out, "
+            "show the features of the existing model without training.",
         ),
     ] = False,
     picture: Annotated[

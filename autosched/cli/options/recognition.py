@@ -93,7 +93,8 @@ def recognise(word: str) -> UserFile:
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise InputError(
-                f"{path} is a folder: name a file in it; tuned configurations are for 'autosched check {path}'"
+                f"{path} is a folder: name a file in it, or check a folder of tuned configurations with 'autosched "
+                f"check {path}'"
             )
         if not stat.S_ISREG(mode):
             return _of_text(path, name, read_bounded(path, _MOST_TEXT), regular=False)

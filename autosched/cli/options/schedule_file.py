@@ -56,7 +56,9 @@ def read(source: str, domains: Mapping[str, Sequence[Parameter]]) -> Schedule:
     if missing:
         raise InputError(f"the schedule in {source} has no value for {listed(missing)}")
     if unknown:
-        raise InputError(f"the schedule in {source} has unknown parameters of {template}: {shortened(listed(unknown))}")
+        raise InputError(
+            f"the schedule in {source} has parameters that {template} does not have: {shortened(listed(unknown))}"
+        )
     with bad_input():
         schedule = Schedule.from_json(template, {name: values[name] for name in (*names, *NAMES) if name in values})
         CompilerControls.of(schedule)  # raises ValueError for a value outside the parameter's domain

@@ -1,4 +1,4 @@
-"""Options that name the files of user kernels whose problems a database holds."""
+"""Options that name the files of user kernels, for databases that contain problems of these kernels."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ HIDDEN = (SUITE, MOE, TRITON, VERIFY_FILE, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return a command line that calls the hidden command, or the arguments unchanged.
+    """Return a command line that calls a hidden command, if these arguments mean one; else the arguments unchanged.
 
     Raises:
         InputError: ``verify`` does not accept the file.
@@ -45,7 +45,7 @@ def _tune(arguments: Sequence[str]) -> list[str]:
 
 
 def _best(arguments: Sequence[str]) -> list[str]:
-    """Replace ``best`` without a problem by the command that lists the best schedules of all problems."""
+    """If ``best`` is given without a problem, replace it by the command that lists all problems' best schedules."""
     flags = {a.partition("=")[0] for a in arguments[1:]}
     if flags & {"--kernel", "--program", "--triton", "--help", "-h"} or not all(
         a.startswith("-") or before in ("--db", "--device") for before, a in pairwise(arguments)

@@ -66,7 +66,7 @@ class VerificationEffort:
 
 @dataclass(frozen=True)
 class Findings:
-    """Options that set the execution order of launches, and which findings fail the verification."""
+    """Options that set the execution order of launches, and that select the findings that fail the verification."""
 
     order: OrderOption = None
     turns: TurnsOption = 0

@@ -217,4 +217,4 @@ def refuse_inapplicable(ctx: typer.Context, file: str, kind: str) -> None:
         takers = TAKERS.get(name, (kind,))
         if kind not in takers:
             flag = "--" + name.replace("_", "-")
-            raise InputError(f"{flag} applies to {listed(takers, 'or')}, but {file} is {kind}: leave it out")
+            raise InputError(f"{flag} applies to {listed(takers, 'or')}, but {file} is {kind}: omit this option")

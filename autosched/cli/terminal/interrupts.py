@@ -112,7 +112,7 @@ def raised() -> Iterator[None]:
 
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
-    """Within the block, send each signal to the main thread again while it is unhandled."""
+    """Within the block, resend each signal to the main thread until it is handled."""
     if not hasattr(signal, "pthread_kill"):  # Windows has no pthread_kill
         yield
         return

@@ -1,8 +1,8 @@
-"""``autosched tune --moe config.json --dtype nvfp4 --db best.db``: tune an expert's matrix products into a database.
+"""``autosched tune --moe config.json --dtype nvfp4 --db best.db``: tune and store an expert's matrix products.
 
-``--json``: ``database``, ``device``, ``provenance``, and ``products``: ``tokens`` (batch sizes), ``part``, ``problem``,
-``best`` (null, or a trial as in ``autosched best --json``), ``word`` (default, tuned or noise; null if no schedule
-works), ``default_seconds``, ``tuned_seconds``, ``ratio`` and ``interval``.
+``--json`` prints ``database``, ``device``, ``provenance`` and ``products``. Each product has ``tokens`` (batch sizes),
+``part``, ``problem``, ``best`` (null, or a trial as in ``autosched best --json``), ``word`` (default, tuned or noise;
+null if no schedule works), ``default_seconds``, ``tuned_seconds``, ``ratio`` and ``interval``.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def tune_layer(
 def _show(tuned: Sequence[TunedProduct], device: Device, noise: float) -> None:
     console = stdout_console()
     kinds = " and ".join(sorted({result.best.provenance.value for result in tuned if result.best is not None}))
-    console.print(f"products of an expert on {device.name}; times are {kinds.replace('estimated', 'ESTIMATED')}")
+    console.print(f"matrix products of an expert on {device.name}; times are {kinds.replace('estimated', 'ESTIMATED')}")
     numbers = ("rows", "n", "k", "time", "default", "gain")
     table = formatting.table(
         *("tokens", "product", *numbers, "default / tuned / noise", "verification", "kernel"),

@@ -77,7 +77,7 @@ class GpuTiming:
     """Options for timing candidates on GPUs."""
 
     warm_cache: Annotated[
-        bool, typer.Option("--warm-cache", help="On a GPU: time with operands in L2 instead of DRAM.")
+        bool, typer.Option("--warm-cache", help="On a GPU: measure with operands in L2 instead of DRAM.")
     ] = False
     eager: Annotated[
         bool, typer.Option("--eager", help="On a GPU: time launches from the host instead of a CUDA graph.")
@@ -97,7 +97,8 @@ class GpuTiming:
         typer.Option(
             "--ray",
             metavar="ADDRESS",
-            help="Measure on all GPUs of the same kind in the Ray cluster at this address, or 'auto'.",
+            help="Measure on all GPUs of the tuned model in the Ray cluster at this address ('auto': the cluster of "
+            "this machine).",
         ),
     ] = None
 

@@ -92,7 +92,7 @@ def tune_suite(
         int | None, typer.Option("--workers", parser=whole_number, metavar="W", help="Number of compiler processes.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model of 'train'.")
+        str | None, typer.Option("--model", metavar="MODEL", help="Start from this model, written by 'train'.")
     ] = None,
     json: JsonOption = False,
 ) -> int:

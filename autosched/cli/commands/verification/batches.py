@@ -50,7 +50,7 @@ def verify_kernel_in_batches(
     Args:
         user_file: The file and the kernel's name.
         program: CUDA source or PTX.
-        launch: Arguments and shape of the launch, which may contain the name of the batch size.
+        launch: Arguments and shape of the launch. Both may contain the name of the batch size.
         findings: Expected findings.
         effort: Depth and time limit.
         inputs: The range of the batch size.

@@ -52,7 +52,7 @@ def verify_launch(
     Args:
         user_file: The file and the kernel's name.
         launch: Launch configuration and arguments.
-        findings: Order of execution, and which findings fail the verification.
+        findings: Order of execution, and the findings that make the verification fail.
         effort: Depth and time limit.
         inputs: Tolerance of ``--expect``.
         output: Output format and files.

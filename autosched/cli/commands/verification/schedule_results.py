@@ -1,4 +1,4 @@
-"""Convert verified schedules to a table, to JSON and to cases of an answer."""
+"""Convert the results of verified schedules to a table, to JSON, and to a ``CheckedCase`` for each schedule."""
 
 from __future__ import annotations
 
@@ -76,7 +76,8 @@ def print_table(console: Console, problem: Problem, results: Sequence[Verdict]) 
         console.print(line, style="dim")
     if any(v.problem != problem for v in results):
         console.print(
-            "the problem is too large to emulate: schedules ran on a few tiles with the same remainders", style="dim"
+            "the problem is too large to emulate: schedules ran on a smaller problem with the same partial tiles",
+            style="dim",
         )
     missing: dict[str, list[int]] = {}
     for i, v in enumerate(results, 1):

@@ -86,8 +86,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
             "--sample",
             parser=whole_number,
             metavar="N",
-            help=f"Number of schedules sampled from the space (default {DEFAULT_SAMPLE}), or of the fastest ones in "
-            "the database (default all).",
+            help=f"Number of schedules to verify: samples of the space (default {DEFAULT_SAMPLE}), or the fastest ones "
+            "in the database (default all).",
         ),
     ] = None,
     seed: Annotated[
@@ -98,8 +98,8 @@ def verify(  # noqa: D103  (its docstring is assigned below)
         typer.Option(
             "--schedule",
             metavar="FILE",
-            help="Verify this one schedule. FILE (- for stdin) contains a JSON object of its parameters, or JSON "
-            f"output of autosched with one schedule under {listed(KEYS, 'or')}.",
+            help="Verify this one schedule. FILE (- for stdin) contains the schedule: a JSON object of its parameters, "
+            f"or JSON output of autosched with one schedule under {listed(KEYS, 'or')}.",
         ),
     ] = None,
     effort: VerificationEffort,

@@ -76,7 +76,7 @@ def verify_submission(
         submission: Path of the submission.
         options: The task, and the limits of the process.
         effort: Device, depth and time limit.
-        findings: Order of execution, and which findings fail the verification.
+        findings: Order of execution, and the findings that make the verification fail.
         inputs: Sizes, and the tolerance.
         output: Output format and files.
 

@@ -208,7 +208,7 @@ def _block_scales(problem: Matmul, a: ArraySpec | None, b: ArraySpec | None) -> 
     shapes = {operand.name: operand.shape for operand in problem.operands()}
     for name, scales in by_name.items():
         if scales is None:
-            raise ValueError(f"{name} is missing, which {problem.a} needs: pass bytes of the shape {shapes[name]}")
+            raise ValueError(f"{name} is missing: {problem.a} needs it, as bytes of the shape {shapes[name]}")
         if scales.itemsize != 1 or math.prod(scales.shape) != math.prod(shapes[name]):
             raise ValueError(
                 f"{name} must have {math.prod(shapes[name])} one-byte elements (order {problem.scale_order}: "

@@ -51,7 +51,7 @@ class Database:
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems about which a warning was already issued
-        # valid best trial of each problem at the last look-up
+        # for each problem, the best trial that was last found valid; it is not checked again
         self._checked: dict[Problem, Trial] = {}
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
@@ -227,7 +227,11 @@ class Database:
 
 
 def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
-    """Return ``problem``, or the problem of a tile program with sizes. Raises ValueError for anything else."""
+    """Return ``problem`` itself, or the problem that a tile program defines for ``sizes``.
+
+    Raises:
+        ValueError: ``problem`` is neither, or the sizes do not fit it.
+    """
     if isinstance(problem, Problem) and not sizes:
         return problem
     from search_spaces.programs.builder import Program

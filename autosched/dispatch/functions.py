@@ -278,7 +278,7 @@ def forget() -> None:
 
 
 def loaded_kernel(problem: Problem, gpu: int) -> LoadedKernel | None:
-    """Return the loaded kernel that calls without ``database`` use for a problem on a GPU; None if there is none."""
+    """Return the loaded kernel for a problem on a GPU, for calls that pass no ``database``; None if there is none."""
     database, key = _default.get(), problem.key()
     plain = ((owner[0], loaded.gpu, loaded.kernel) for owner, loaded in list(_loaded.items()))
     tiled = ((owner[0], owner[4][3], kernel) for owner, kernel in list(_tile_kernels.items()))

@@ -166,7 +166,7 @@ class LoadedKernel(ABC):
         Args:
             names: Names of the inputs and outputs, in any order.
             starts: Addresses of these arrays.
-            torch: The torch module to use torch's current stream; None to use cupy's.
+            torch: The torch module if the launches use torch's current stream; None if they use cupy's.
 
         Returns:
             The launches; None if the call also needs other work.
@@ -304,7 +304,7 @@ class LoadedKernel(ABC):
         return bool(torch_stream(torch, self._gpu) == self._current_stream().ptr)
 
     def _context(self, torch: Any) -> ExitStack:
-        """Make the kernel's GPU current. With ``torch``, also make torch's current stream cupy's current stream."""
+        """Make the kernel's GPU current. With ``torch``, also set cupy's current stream to torch's current stream."""
         with ExitStack() as entered:
             entered.enter_context(self._cupy.cuda.Device(self._gpu))
             if torch is not None:
@@ -398,7 +398,7 @@ class CubinKernel(LoadedKernel):
         return partial(self._run, self._parameters(self._with_scalars(starts)))
 
     def _with_scalars(self, starts: Sequence[Any]) -> Sequence[Any]:
-        """Append the default values of the scalars to addresses of arrays, unless ``starts`` already has scalars."""
+        """Append the scalars' default values to ``starts`` (addresses of arrays), unless it already has scalars."""
         return [*starts, *self._usual] if self._usual and len(starts) == len(self._names) else starts
 
     @property

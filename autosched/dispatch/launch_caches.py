@@ -1,4 +1,4 @@
-"""Registry of launch caches in other packages, which are cleared when calls must choose their kernels again."""
+"""Registry of the launch caches of other packages. They are cleared when calls must choose their kernels again."""
 
 from __future__ import annotations
 

@@ -4,10 +4,10 @@
    library won the trial, the library is selected.
 2. Otherwise the recording of this problem and device that is part of autosched.
 3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. A schedule is
-   skipped if the time model predicts that it is slower than ``default_choice``. This rule does not apply if the two
-   problems differ only in dynamic sizes. If the library won the nearest trial, the library is selected. At most
-   MOST_TRIED trials are considered. At equal distance, the database precedes the recordings. Recordings are used only
-   for the device that they were measured on.
+   skipped if the time model predicts that it is slower than ``default_choice``, unless the two problems differ only in
+   dynamic sizes. If the library won the nearest trial, the library is selected. At most MOST_TRIED trials are
+   considered. At equal distance, the database precedes the recordings. Recordings are used only for the device that
+   they were measured on.
 4. Otherwise the schedule that the time model chooses (``default_choice``). Without a database, the time model is used
    only if a recorded problem is near enough.
 

@@ -1,4 +1,7 @@
-"""Check that a stored schedule is valid for the current template. It may be from another version or edited."""
+"""Check that a stored schedule is valid for the current template.
+
+The schedule may come from another version, or may have been edited.
+"""
 
 from __future__ import annotations
 

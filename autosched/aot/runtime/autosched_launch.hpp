@@ -109,7 +109,7 @@ struct Kernel {
   const unsigned char* cubin;
   const char* ptx;  // PTX for other GPUs and for the emulator, or nullptr
   double seconds;   // time of the tuned problem in seconds
-  // Functions of the sizes, in the order of `sizes`.
+  // These functions take the values of the sizes, in the order of `sizes`.
   void (*shape)(const std::int64_t*, Shape&);
   void (*bytes)(const std::int64_t*, std::int64_t*);       // bytes of each operand
   void (*scalars)(const std::int64_t*, unsigned char (*)[8]);

@@ -58,7 +58,7 @@ class FileEntry:
 def config_entries(folder: Path, format: Format, check: ConfigCheck) -> tuple[list[FileEntry], list[str]]:
     """Return the entries to check, and a line for each file in another format.
 
-    An entry for each file itself precedes the entries of the file.
+    The entries of each file follow one entry for the file as a whole.
 
     Raises:
         NoConfigs: The folder contains no configuration file.
@@ -129,7 +129,7 @@ class ProcessConfigVerifier:
                 check_ready(source=False)
             except HostFailure as error:
                 raise CannotCheck(
-                    f"results cannot be verified on this machine: {error}; pass --no-emulate to skip this"
+                    f"results cannot be verified on this machine: {error}; pass --no-emulate to skip verification"
                 ) from error
         self.tools["triton"] = triton.__version__
         if self._other is not None:
@@ -229,7 +229,8 @@ def _of_file(entry: FileEntry, of_entries: Sequence[EntryStatus], triton: str) -
     elif any(verdict.judged for verdict in of_entries):
         verdict = EntryStatus.SOUND
     else:
-        verdict = of_entries[0]  # a file without entries has a fault, which is handled above, so there is an entry
+        # files without entries have a fault and are handled above, so this file has an entry
+        verdict = of_entries[0]
     return _finding(entry, verdict, [*faults, *notes])
 
 

@@ -90,7 +90,7 @@ def read_folder(folder: Path, format: Format) -> tuple[list[ConfigFile], list[st
 
 
 def fits(folder: Path, format: Format) -> bool:
-    """Return True if the files of a folder may have this format. Files that can have neither format are ignored.
+    """Return True if all files of a folder may have this format. Files that fit no known format are ignored.
 
     Raises:
         NoConfigs: The folder contains no configuration file.

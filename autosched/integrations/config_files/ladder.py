@@ -30,7 +30,7 @@ def ladder_notes(entries: Sequence[BatchConfig]) -> list[str]:
                 f"configuration of {before.size}, larger batches the one of {after.size}"
             )
     if good[-1].size < _LAST:
-        notes.append(f"the largest batch size is {good[-1].size} rows: every larger batch gets its configuration")
+        notes.append(f"the largest batch size is {good[-1].size} rows: all larger batches use its configuration")
     tiles = [entry["BLOCK_SIZE_M"] for entry in good]
     for k in range(1, len(good) - 1):
         left, own, right = tiles[k - 1 : k + 2]

@@ -1,7 +1,7 @@
 """Small launches of a configuration's kernel that cover all cases of large launches: partial tiles and every loop.
 
-The results of these launches apply to all sizes that are multiples of 16, as in real layers, because Triton compiles
-the same code for all of them.
+The results of these launches apply to all sizes that are multiples of 16, because Triton compiles the same code for all
+of them. Sizes of real layers are multiples of 16.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ def _moe(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) -> Sm
 
 @dataclass(frozen=True)
 class _Routing:
-    """Output rows by expert (``rows``), padded so that each block has one expert. ``padded`` counts used entries."""
+    """Output rows by expert (``rows``), padded so that each block has one expert.
+
+    ``padded`` is the number of entries of ``rows`` that the kernel uses, including the padding.
+    """
 
     rows: list[int]
     experts: list[int]

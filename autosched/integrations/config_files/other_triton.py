@@ -73,7 +73,7 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, installed: Mapping[str, Any]
     ) -> TritonChange:
-        """Verify a configuration in the other environment, and compare with ``installed``, the outcome in this one."""
+        """Verify a configuration in the other environment, and compare the outcome with this one's, ``installed``."""
         other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": other_verdict[key]

@@ -47,7 +47,7 @@ class FlashInferEnvironment(Problem):
     operator: ClassVar[str] = _NAME
     summary: ClassVar[str] = "tunings of FlashInfer in one environment"
 
-    environment: str = option("Versions of FlashInfer and its libraries, and the GPU, as a digest.")
+    environment: str = option("Digest of the GPU and of the versions of FlashInfer and its libraries.")
 
     def operands(self) -> tuple[Operand, ...]:
         """Return no operands, because FlashInfer owns the arrays."""

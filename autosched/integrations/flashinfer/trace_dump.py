@@ -145,7 +145,7 @@ def problems(documents: Sequence[Any], rows: Sequence[int]) -> tuple[Counter[Pro
             try:
                 counts[one.problem(sizes)] += 1
             except KeyError as error:
-                skipped[f"a workload of {name} does not contain its {error.args[0]}"] += 1
+                skipped[f"a workload of {name} has no value for {error.args[0]}"] += 1
             except ValueError as error:
                 skipped[" ".join(str(error).split())] += 1
     if unsaid:

@@ -167,7 +167,7 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the key of a schedule's configuration. Helion may repair several schedules to one configuration."""
+        """Return the key of a schedule's configuration. Schedules that Helion repairs to the same one share a key."""
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:
@@ -290,7 +290,7 @@ def seeds(
     verify: bool = True,
     verification_args: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Search configurations for Helion's setting ``autotune_seed_configs`` without a GPU.
+    """Search without a GPU for configurations to pass to Helion as its setting ``autotune_seed_configs``.
 
     Args:
         kernel: Result of ``@helion.kernel``.

@@ -69,7 +69,7 @@ class ConfigSpace:
 
 
 def _values_of(fragment: Any) -> list[Any]:
-    """Return the values in ascending order; values without an order start with Helion's default."""
+    """Return the values: integers in ascending order, other values starting with Helion's default."""
     values = fragment.search_values(_MOST_VALUES)
     if values is None and hasattr(fragment, "inner"):  # a list of values, each chosen separately
         each = fragment.inner.search_values(_MOST_VALUES)

@@ -1,7 +1,8 @@
 """Choose the configuration of Inductor's Triton matmul without timing, from recorded winners or by the time model.
 
-``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``, with ``choices`` from
-``autosched.integrations.inductor``. All code that depends on Inductor's names is in this file.
+To use it, import ``choices`` from ``autosched.integrations.inductor``, and set
+``torch._inductor.config.inductor_choices_class = choices("best.db", device="h100")``. All code that depends on
+Inductor's names is in this file.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ def choices(
         database: A path or an SQLAlchemy URL; None to use only the time model's choices.
         device: Name or row of the GPU.
         on_choice: Function that is called once with each choice.
-        record: If True, Inductor times the configurations of problems that are not in ``database``, and the winners are
-            stored as measured. Run the program once in this mode, with max_autotune on the GPU.
+        record: If True, Inductor times the configurations of problems that are not in ``database``. The winners are
+            stored with the provenance "measured". Run the program once in this mode, with max_autotune on the GPU.
 
     Returns:
         The factory.
@@ -110,7 +111,7 @@ def choices(
 
 
 class _Shared:
-    """State of one ``choices`` call. Inductor creates an instance per query of its cache key; all of them share it."""
+    """State of one ``choices`` call. Inductor creates a ``_LookupChoices`` per query of its cache key; all share it."""
 
     def __init__(
         self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool

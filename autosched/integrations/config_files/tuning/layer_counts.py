@@ -205,9 +205,9 @@ def registers(c: ConfigColumns, layer: Layer) -> Floats:
 class _Tile:
     """Work of one loop iteration on a tile.
 
-    The fields count, per warp, ``mma`` (mma.sync) and ``wgmma`` instructions, and ``fragment_bytes`` read from shared
-    memory. ``decoded`` counts the 8-bit floats, and ``converted`` the integers, that a thread converts. ``chain`` is
-    the latency of the iteration in cycles, excluding copies.
+    ``mma`` (mma.sync) and ``wgmma`` are numbers of instructions per warp. ``fragment_bytes`` is the number of bytes
+    that a warp reads from shared memory. ``decoded`` is the number of 8-bit floats that a thread converts, and
+    ``converted`` is the number of integers. ``chain`` is the latency of the iteration in cycles, excluding copies.
     """
 
     mma: Floats

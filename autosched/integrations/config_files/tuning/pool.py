@@ -57,7 +57,7 @@ class VerifierPool:
 
     @staticmethod
     def key(name: FileName, config: Mapping[str, int], device: Device) -> str:
-        """Return a key of everything that affects a configuration's compiled code, or the limits of that code."""
+        """Return a key of all inputs that affect a configuration's compiled code or the limits of this code."""
         kind = [name.is_moe, name.dtype, name.block_shape, name.per_channel]
         return json.dumps([*kind, device.arch, device.shared_per_block, sorted(config.items())])
 

@@ -30,8 +30,8 @@ class LayerChoice:
     """Chosen configuration for a batch of ``rows``.
 
     ``provenance`` is "estimated" or "measured". ``verification`` has a status and numbers, and is empty if the
-    configuration was not verified. ``comparison`` compares with the package's default; it is None if the default's time
-    is unknown.
+    configuration was not verified. ``comparison`` compares the configuration with the package's default; it is None if
+    the default's time is unknown.
     """
 
     rows: int

@@ -241,7 +241,7 @@ class _CaseRun:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"the output is input {k} itself")
             elif not _same(a, b):
                 seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"the call changes the values of input {k}")
-        if compared.reason:  # compare the output even if launches have faults, which determine the status
+        if compared.reason:  # also reported if launches have faults, although the status then names the faults
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output

@@ -33,7 +33,7 @@ class SubmissionStatus(StrEnum):
 
     @classmethod
     def of_verdict(cls, status: str) -> SubmissionStatus | None:
-        """Return the status of a submission with this verdict on a run; None if the run completed."""
+        """Return the status of a submission whose run has the verdict ``status``; None if the run completed."""
         if status in ("ok", "findings", "wrong_result"):
             return None
         return {FAILED_PROGRAM: cls.FAILED, OUT_OF_MEMORY: cls.OUT_OF_MEMORY}.get(status, cls.UNVERIFIED)

@@ -29,10 +29,10 @@ class TaskError(ValueError):
 class Case:
     """A case of a task: inputs for each seed, and how to get and check the output.
 
-    ``inputs`` returns the same inputs for the same seed. ``reference`` is called with inputs, converted to float64 if
-    it supports that type. ``accepts`` is the task's own check of (inputs, output), or None. ``prepare`` is called
-    before the other functions, and before the submission is created. ``uneven`` is True if the case has odd sizes in
-    place of the task's even sizes.
+    ``inputs`` returns the same inputs for the same seed. ``reference`` is called with the inputs, which are converted
+    to float64 if ``reference`` supports float64. ``accepts`` is the task's own check of (inputs, output), or None.
+    ``prepare`` is called before the other functions, and before the submission is created. ``uneven`` is True if the
+    case has odd sizes in place of the task's even sizes.
     """
 
     name: str

@@ -132,10 +132,7 @@ class EnvironmentBaseline:
         if answer["digest"] == candidate.kernel.digest:
             why = f"the same source, compiled by {self._pool.toolchain} instead of {compiled.toolchain}"
         else:
-            why = (
-                f"the code differs from the code of the baseline, autosched {answer['version']}, which generated "
-                f"{measured}"
-            )
+            why = f"the code differs from the code of the baseline: autosched {answer['version']} generated {measured}"
         return Baseline(dataclasses.replace(candidate, kernel=kernel), why)
 
 

@@ -1,4 +1,4 @@
-"""Interface for files of tuned configurations of other projects, which integrations implement.
+"""Interface to other projects' files of tuned configurations. Each integration implements it for one project.
 
 A file contains a configuration for each batch size of one layer. Commands and tests check, tune, read and write folders
 of such files through this interface.
@@ -144,7 +144,7 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return an expert's matrix products if their schedules are tuned into a database; [] if a file is written.
+        """Return an expert's matrix products if tuning stores schedules in a database; [] if it writes a file.
 
         Args:
             model: The config.json.
@@ -174,7 +174,7 @@ class ConfigFiles(Protocol):
 
 
 def recognised_files(folder: Path, option: str) -> ConfigFiles:
-    """Recognise to which project the files of a folder belong, and return its interface.
+    """Determine which project the files of a folder belong to, and return the interface of this project.
 
     Args:
         folder: Folder of the files, or one file.

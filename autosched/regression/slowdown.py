@@ -26,7 +26,7 @@ from measurements.trials.timing_statistics import Ratio, SpeedChange, log_ratios
 
 CONFIDENCE = 0.99  # confidence level of intervals; with 95%, several of a hundred entries would seem slower by chance
 DISCOVERY_RATE = 0.05  # accepted false discovery rate of the first process
-ONE_SIDED = 8  # minimum number of compared entries for the test whether nearly all changed in one direction
+ONE_SIDED = 8  # minimum number of compared entries for ``one_sided``, which is False for fewer entries
 MOST = 0.8
 
 

@@ -70,7 +70,10 @@ def check_static(entries: Sequence[CheckedEntry], pool: CompilePool, options: St
 
 
 def _family(entry: CheckedEntry) -> tuple[str, str]:
-    """Return the device and the key of a problem's family (all batch sizes); the key is "" without a batch size."""
+    """Return the device and the key of a problem's family, which contains the problem at all batch sizes.
+
+    The key is "" if the problem has no batch size, or if the trial is not verified to be batch-invariant.
+    """
     invariant = stored.is_batch_invariant(entry.trial.verification) and entry.problem.batch_sizes
     return entry.device.name, family_key(entry.problem) if invariant else ""
 

@@ -244,7 +244,12 @@ class _Timer:
         self.control: tuple[str, float] | None = None  # name of the control and its median seconds
 
     def __call__(self, rounds: int) -> Times:
-        """Time further rounds. Raises _Failed if a kernel cannot be timed, and RunnerStopped."""
+        """Time further rounds.
+
+        Raises:
+            _Failed: A kernel cannot be timed.
+            RunnerStopped: The runner cannot continue.
+        """
         while True:
             control = self._controls[0] if self._controls else None
             entrants = self._session.compare(

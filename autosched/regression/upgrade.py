@@ -135,7 +135,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
-    """Yield a line about rivals that are estimated to be faster than the entry, but only with the other compiler."""
+    """Yield a line about rivals with a lower estimated time than the entry with the other compiler only."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -151,8 +151,8 @@ def _overtaken(
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
         yield (
-            f"estimated rank among {1 + len(entry.rivals)} trials: the entry is slower than {named}, but only "
-            "with the other compiler"
+            f"estimated rank among {1 + len(entry.rivals)} trials: the entry is slower than {named} with the other "
+            "compiler, but not with the installed one"
         )
 
 
@@ -160,7 +160,8 @@ def _verified(entry: CheckedEntry, kernel: GeneratedKernel, other: OtherCompiler
     """Verify the other compiler's PTX.
 
     Returns:
-        None if it is correct or unchanged. Otherwise True if it is wrong or False if this is uncertain, and the reason.
+        None if the PTX is correct or unchanged. Otherwise a pair: True if the PTX is wrong or False if this is
+        uncertain, and the reason.
     """
     digest = ptx_digest(kernel)
     with compiled_elsewhere(other):

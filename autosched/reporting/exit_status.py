@@ -85,7 +85,7 @@ ANSWERS = {
 
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
-    """Combine the statuses of several runs: the first of stopped, failed, inconclusive that occurs; otherwise ok."""
+    """Return the first of the statuses stopped, failed and inconclusive that any of several runs has; otherwise ok."""
     distinct = set(statuses)
     return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in distinct), ExitStatus.OK)
 

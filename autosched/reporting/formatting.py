@@ -88,7 +88,7 @@ def duration(seconds: float) -> str:
 
 
 def pace(rate: float, seconds_left: float) -> str:
-    """Format a rate in steps per second and the remaining time: ``2.1/s, 14 s left``."""
+    """Format a rate, in steps per second, and the remaining time: ``2.1/s, 14 s left``."""
     shown = f"{rate:.1f}/s" if rate >= 0.1 else f"{duration(1 / rate)} each"
     return f"{shown}, {duration(seconds_left)} left" if seconds_left > 0 else shown
 
@@ -310,7 +310,7 @@ def order_of_sums(problem: Problem, trial: Trial) -> str:
 
 
 def trial_json(problem: Problem, trial: Trial) -> dict[str, Any]:
-    """Convert a trial that has a time to JSON values.
+    """Return a timed trial as JSON values.
 
     The result also has the arithmetic rate, the share of the roofline, and the limiting resource (null if unknown).
     """

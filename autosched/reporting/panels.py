@@ -28,7 +28,7 @@ _LEGEND_COLUMNS, _LEGEND_POINTS, _LEGEND_INCHES = (
     0.22,
 )  # number of entries per line of a legend, and height of a line in inches
 _BELOW_INCHES = 0.45  # margin of a panel in inches, for its ticks and the names of its axes
-_SWATCH_INCHES = 0.45  # width in inches of a colour in a legend, including the space next to it
+_SWATCH_INCHES = 0.45  # width in inches of a colour swatch in a legend, including the space next to it
 _MOST_NAMED = 8  # maximum number of colours in a legend
 _GLYPH = 0.62  # upper estimate of a character's width relative to its font size
 _INK, _MUTED = (0.1, 0.1, 0.15), (0.35, 0.35, 0.4)
@@ -224,7 +224,8 @@ def _ticks(size: int) -> list[int]:
 
 def subgroup_colour(subgroup: int) -> Colour:
     """Return a colour for the subgroup with this number. Neighbouring numbers have distinct colours."""
-    # Steps of the hue by the golden ratio give neighbouring numbers distinct hues, for any number of subgroups.
+    # From one number to the next, the hue advances by the golden ratio. Neighbouring numbers then have distinct hues,
+    # however many subgroups there are.
     return colorsys.hsv_to_rgb((0.58 + subgroup * 0.61803398875) % 1, 0.38, 0.95)
 
 

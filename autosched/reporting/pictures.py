@@ -327,8 +327,8 @@ def _accesses(
         block = access if along_rows else access[::-1]
     if min(block) < 1 or block[1] % each or lines.shape[0] % block[0] or lines.shape[1] % block[1]:
         raise ValueError(
-            f"access {access} must divide the tile of {layout.shape[0]} x {layout.shape[1]} elements, and "
-            f"its size along a line must be a multiple of {each}, the number of elements that one lane accesses"
+            f"access {access} must divide the tile of {layout.shape[0]} x {layout.shape[1]} elements, and the "
+            f"access's size along a line must be a multiple of {each}, the number of elements that one lane accesses"
         )
     lanes = block[0] * block[1] // each
     if lanes > WARP:

@@ -1,4 +1,4 @@
-"""Notes about a tile program: how ambiguous code was interpreted, and code that is probably a mistake."""
+"""Notes about a tile program: interpretations of ambiguous code, and code that is probably a mistake."""
 
 from __future__ import annotations
 

@@ -99,6 +99,6 @@ def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(numbers: IntArray, dimension: int) -> int:
-    """Return the largest block size along ``dimension`` that divides the extent, with equal elements in each block."""
+    """Return the largest block size along ``dimension`` that divides the extent and gives blocks of equal elements."""
     changes = np.flatnonzero((np.diff(numbers, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(numbers.shape[dimension], *changes.tolist())

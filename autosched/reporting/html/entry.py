@@ -52,7 +52,7 @@ class ReportEntry:
         trials: All trials with the winner's provenance, in order.
         share: Share of the roofline; None if unknown.
         problem: The problem; None if its operator is not installed.
-        costed: The problem. If ``problem`` is None, the problem's costs, as stored in a trial.
+        costed: ``problem``, or, if that is None, the problem's costs from a trial.
         replaced: True if a later revision of the user's kernel file has trials.
         advice: Suggested next step; "" if there is none.
     """

@@ -85,7 +85,7 @@ class ModelSampler(Sampler):
         return None
 
     def _expected(self, proposals: Sequence[Schedule]) -> float:
-        """Return the gain over the best time, as a fraction, that the last proposal's estimate suggests."""
+        """Return the estimated gain of the last proposal over the best time, as a fraction of the best time."""
         if self._estimates is None or not proposals or math.isinf(self._best):
             return math.inf
         return max(0.0, 1.0 - math.exp(float(self._estimates.log_seconds(proposals[-1:])[0]) - self._best))

@@ -32,9 +32,9 @@ class OptunaSampler(Sampler):
     """Proposes schedules that an Optuna sampler suggests.
 
     Optuna first chooses the template, then values of the template's parameters, which the study names
-    "template.parameter". Optuna chooses the index of a value, from a categorical distribution, or from an integer
-    distribution for an ordinal parameter. The objective is log(seconds). A failed trial is reported as pruned: Optuna's
-    samplers rank pruned trials below all finished trials, or ignore them.
+    "template.parameter". Optuna chooses the index of a value. The distribution is an integer distribution for an
+    ordinal parameter, and a categorical distribution for any other. The objective is log(seconds). A failed trial is
+    reported as pruned: Optuna's samplers rank pruned trials below all finished trials, or ignore them.
 
     Args:
         space: Schedules to propose.

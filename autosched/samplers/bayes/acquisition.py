@@ -11,7 +11,7 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-# Smallest and largest improvement over the best value to aim at, and the resolution of the computed improvement.
+# Bounds of the improvement over the best value that ``likely_optimum`` estimates, and the resolution of the estimate.
 # The unit is one standard deviation of the values.
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01
 
@@ -67,8 +67,8 @@ class AcquisitionState:
         best: Best value so far, in the same units.
         probable: Probability that each schedule works.
         aim: The acquisition is the probability to reach this value. If None, the acquisition is the expected
-            improvement over ``best`` plus the margin.
-        margin: Margin of the expected improvement, in the same units.
+            improvement over the value ``best + margin``.
+        margin: Margin that the expected improvement adds to ``best``, in the same units.
         part: Size of one standard deviation, as a fraction of the best value.
         model: Posterior from which ``predicted`` was computed.
     """

@@ -76,7 +76,7 @@ class SpaceCoordinates:
 
 
 def _coordinate_of_values(parameters: Sequence[Parameter]) -> _CoordinateOf:
-    """Return the coordinate of each value of parameters that share a name."""
+    """For parameters that share a name, return the coordinate of each of their values."""
     values = list(dict.fromkeys(value for p in parameters for value in p.values))
     numbers = [v for v in values if isinstance(v, int)]
     ordered = all(p.kind == "ordinal" for p in parameters)
@@ -92,10 +92,10 @@ def _coordinate_of_values(parameters: Sequence[Parameter]) -> _CoordinateOf:
 
 
 def _factors_of_two(parameters: Sequence[Parameter]) -> list[_CoordinateOf]:
-    """Return the exponent of the largest power of two that divides each value, scaled to 0 to 1.
+    """For each value, return the exponent of the largest power of two that divides it.
 
-    The values are those of parameters that share a name. The result is empty if they are not sizes, or are all powers
-    of two.
+    The values are those of parameters that share a name. Exponents are scaled to the range from 0 to 1. The result is
+    empty if the values are not sizes, or are all powers of two.
     """
     values = dict.fromkeys(value for p in parameters for value in p.values)
     sizes = [v for v in values if isinstance(v, int) and v > 0]

@@ -59,7 +59,7 @@ class Pool:
         Args:
             worth: Acquisition value of each schedule.
             compiled: True for each schedule whose module is compiled.
-            most: Number of schedules, those with the largest acquisition values. In addition, the best ``most // 2``
+            most: Number of schedules with the largest acquisition values to return. In addition, the best ``most // 2``
                 schedules with compiled modules are returned.
         """
         order = np.argsort(-worth, kind="stable")

@@ -182,8 +182,8 @@ class BayesSampler(Sampler):
     def _batch(self, pool: Pool, state: AcquisitionState, guided: bool, n: int) -> list[Schedule]:
         """Choose up to n schedules of the pool; each choice treats the previous choices as observed at their means.
 
-        Some choices (by default, every second one) are restricted to schedules whose modules are compiled and fast, as
-        long as such schedules remain.
+        Some choices (by default, every second one) are restricted to schedules whose modules are already compiled and
+        known to be fast, as long as such schedules remain.
         """
         self._num_batches += 1
         batches, compiled, free = self._settings.batches, self._modules.are_fast(pool.modules), 0

@@ -18,7 +18,7 @@ class GuessTrust:
         guessed: Number of random schedules whose times are estimated. Descents start from the best of them.
         patience: Trials without improvement after which the estimates are down-weighted.
         progress: Fraction by which the best time must decrease to count as an improvement.
-        margin: Margin over the best value that the expected improvement uses, in standard deviations of the observed
+        margin: Margin that the expected improvement adds to the best value, in standard deviations of the observed
             values.
     """
 
@@ -72,13 +72,13 @@ class Batches:
 
     Attributes:
         size: Maximum number of proposals in a batch.
-        share: One of ``share`` proposals is unrestricted. The other proposals reuse compiled modules, if possible.
+        share: One in every ``share`` proposals is unrestricted. The others reuse compiled modules, if possible.
         near: A compiled module is reused if its best time is at most this multiple of the best time so far.
         margins: Margins of successive unrestricted proposals, used cyclically, as fractions of ``GuessTrust.margin``. A
             small margin favours exploitation of known results.
         swept: Number of fast modules whose remaining schedules are added to the pool at a time.
-        promising: A batch is chosen from this number of schedules with the largest acquisition values, and half as many
-            schedules of compiled modules.
+        promising: A batch is chosen from two groups: this number of schedules with the largest acquisition values, and
+            half as many of the best schedules with compiled modules.
     """
 
     size: int = 16

@@ -13,7 +13,7 @@ from search_spaces.spaces.schedule import Schedule
 from search_spaces.spaces.search_space import SearchSpace
 
 STARTS = 8  # number of descents; each takes 150 to 300 estimates
-# minimum number of parameters in which starts differ, if possible; the best schedules of a sample are often similar
+# minimum number of parameters in which two starts differ, if possible; the best schedules of a sample are often similar
 _DISTANCE = 6
 _NEIGHBOURS = 256  # number of neighbours that are estimated per step
 _STEPS = 32

@@ -17,7 +17,7 @@ from cost_models.estimates import Estimates
 from search_spaces.arrays import FloatArray
 from search_spaces.spaces.schedule import Schedule
 
-# smallest log(best time / time): all schedules that take over 20 times (exp 3) as long as the best have this value
+# lower bound of log(best time / time): all schedules that take more than 20 (exp 3) times the best time get this value
 LEAST = -3.0
 _STEPS = 32  # number of steps of the coordinate
 
@@ -45,7 +45,7 @@ class Guesses:
         return np.maximum(self._least - self._estimates.log_seconds(schedules), LEAST)
 
     def coordinate(self, schedules: Sequence[Schedule]) -> Columns:
-        """Return the fraction of reference schedules that have a worse estimate than each schedule, float32 [1, n].
+        """For each schedule, return the fraction of reference schedules with a worse estimate, float32 [1, n].
 
         Fractions are rounded down to multiples of a step.
         """

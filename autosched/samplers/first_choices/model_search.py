@@ -68,7 +68,7 @@ def _evolved(space: SearchSpace, seen: Estimates, seed: int) -> list[Schedule]:
 
 
 def _survivors(seen: Estimates, schedules: Iterable[Schedule]) -> list[Schedule]:
-    """Return the POPULATION best schedules, but at most TIED schedules with the same estimate."""
+    """Return the best schedules: at most POPULATION in total, and at most TIED with the same estimate."""
     ties = Counter[int]()
     survivors: list[Schedule] = []
     for schedule in _in_order(seen, schedules):

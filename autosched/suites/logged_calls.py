@@ -41,7 +41,7 @@ class CallReader(Protocol):
     """Reader of another project's call logs."""
 
     def reads(self, path: Path, first_line: str) -> bool:
-        """Return True if a file has this format, by the file's name and first line ("" for a folder)."""
+        """Return True if the file's name and first line ("" for a folder) show that it has this format."""
 
     def problems(self, path: Path, rows: Sequence[int]) -> ProblemCounts:
         """Count the problems of a file or folder.

@@ -1,4 +1,4 @@
-"""Formula of each operator in torch, which computes results for CPU tensors and gradients.
+"""Formula of each operator in torch. The formulas compute the results for CPU tensors, and gradients.
 
 Half-precision types are computed in f32 and rounded once, as in the kernels. 8-bit integers are accumulated in int32.
 """

@@ -135,7 +135,7 @@ class HostLaunchTable:
             raise HostLaunchTableUnavailable(f"torch refuses the operator {library.ns}::{name} for {key}")
 
     def _fill(self, results: Sequence[Any], describe: Describe, arguments: Sequence[Any]) -> None:
-        """Add to the table the launch of this thread's latest call, unless such calls must run in Python."""
+        """Add the launch of this thread's latest call to the table, unless such calls must run in Python."""
         if call_log.active():  # with an open call log, calls must run in Python, which logs them
             return
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]

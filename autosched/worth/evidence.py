@@ -83,7 +83,7 @@ class Evidence:
 
 @cache
 def recorded_searches(device_name: str) -> tuple[Evidence, ...]:
-    """Return the installed recorded searches on this device, or on all devices if this device has none."""
+    """Return the installed recordings of searches on this device, or on all devices if this device has none."""
     devices = recording.installed()
     names = [device_name] if device_name in devices else sorted(devices)
     searches = []
@@ -152,7 +152,10 @@ def drawn(
     number: int,
     generator: np.random.Generator,
 ) -> FloatArray:
-    """Return ``value`` of ``number`` random recorded searches. Searches of similar problems are sampled more often."""
+    """Draw ``number`` recorded searches at random, and return ``value`` of each.
+
+    Searches of problems that are similar to ``problem`` are drawn more often.
+    """
     picked = generator.choice(len(evidence), size=number, p=weights(problem, [e.fields for e in evidence]))
     return np.array([value(e) for e in evidence], dtype=np.float64)[picked]
 

@@ -60,7 +60,7 @@ class ProgramWorth:
 
     @cached_property
     def _draws(self) -> FloatArray:
-        """Random draws of the fraction of the program's time that is saved. Errors of problems are independent."""
+        """Random draws of the fraction of the program's time that is saved. The problems' errors are independent."""
         generator = np.random.default_rng(0)
         total = sum(part.seconds * generator.permutation(part.headroom.draws) for part in self.parts)
         return np.asarray(total / self.seconds, dtype=np.float64)

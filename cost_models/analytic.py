@@ -9,7 +9,7 @@ Times are in SM cycles. A block executes ``iterations`` steps of the main loop. 
 - load: bytes from L2, divided by the smaller of the bandwidth of the SM's port and the SM's share of the L2 bandwidth.
   Multicast data that L2 reads for another block of the cluster only takes time at the port.
 
-The more warps there are, the better pipes overlap. Pipes take ``mix(pipes) = (1 - e) * max + e * sum`` cycles, with
+With more warps, pipes overlap better. Pipes take ``mix(pipes) = (1 - e) * max + e * sum`` cycles, with
 ``e = 1 / (1 + OVERLAP * warps per scheduler)``, as if each warp kept OVERLAP instructions in flight. The arithmetic of
 an asynchronous unit overlaps as well as the arithmetic of ASYNC_WARPS warps. One cycle lasts ``1 / clock_hz``.
 ``clock_hz`` is the clock at which all units except tensor cores reach their peak.
@@ -52,11 +52,11 @@ exposed. Further costs are added:
 
 In attention, for example, a step multiplies the result of another product (``chained``). Each warp then waits for its
 own result, so pipes overlap only through different warps of a scheduler. If the first product of the next step is
-issued ahead, a warp must wait only for the fraction ``exposed_products`` of its math. Of the remaining math, other
-instructions hide the fraction ``min(r * HIDDEN, 1)``: they can hide HIDDEN of the math of all r blocks on an SM, and
-each block has 1/r of this math. Warpgroups that share an asynchronous unit all wait while it multiplies, unless they
-alternate (``ping_pong``). If the warps that copy a step's tiles take longer than the step's arithmetic
-(``copying_cycles``), the block waits for the difference.
+issued ahead, a warp must wait only for the fraction ``exposed_products`` of its math. Other instructions hide a part of
+the remaining math. They can hide the fraction HIDDEN of the math of all r blocks on an SM. Each block has 1/r of this
+math, so the fraction ``min(r * HIDDEN, 1)`` of its remaining math is hidden. Warpgroups that share an asynchronous unit
+all wait while it multiplies, unless they alternate (``ping_pong``). If the warps that copy a step's tiles take longer
+than the step's arithmetic (``copying_cycles``), the block waits for the difference.
 
 DRAM transfers data at ``dram_bandwidth * DRAM_EFFICIENCY``. Two effects reduce this rate: too few bytes in flight (by
 Little's law, an SM needs its share of ``dram_bandwidth * DRAM_SECONDS``), and short contiguous runs. The times of SMs
@@ -95,15 +95,17 @@ DRAM_LATENCY = 0.37e-6  # seconds of DRAM latency; pointer chases measure 0.3 us
 MISSED_BYTES = 1024.0
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM; 4.3 TB/s on an H200 need 13 KiB in flight on each SM
-RUN_BYTES = 8.0  # DRAM time lost per contiguous run, in bytes that could be transferred in this time: an assumption
+RUN_BYTES = 8.0  # lost DRAM time per contiguous run, as the number of bytes transferred in this time: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per warp of the block
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per SM and cycle, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # number of instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # the arithmetic of an asynchronous unit overlaps as well as that of this number of warps
+ASYNC_WARPS = 8  # number of warps whose arithmetic overlaps as well as the arithmetic of an asynchronous unit
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
-CLUSTER_START = 1000.0  # additional cycles to start a cluster, whose blocks wait for each other at start and end. H100,
-# 2026-11-27: clusters of two add 1.0 us to a matmul of 1,024^3; any value from 300 to 2,000 ranks 21 problems alike
+# Additional cycles to start a cluster, whose blocks wait for each other at start and end. On an H100 (2026-11-27),
+# clusters of two add 1.0 us to a matmul of 1,024^3. All values from 300 to 2,000 rank the schedules of 21 problems
+# equally well.
+CLUSTER_START = 1000.0
 STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from shared memory: an assumption
 # cycles in which neither of two alternating warpgroups multiplies; they occur twice per step. Published effect of
 # alternation: attention on 8,192 positions with head size 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
@@ -394,7 +396,7 @@ def _barrier_cycles(w: CostColumns, device: Device) -> FloatArray:
 
 
 def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> FloatArray:
-    """Compute the cycles of one step of all ``together`` blocks that share an SM.
+    """Compute the cycles of one step of all blocks that share an SM; ``together`` is their number.
 
     The result is the larger of two bounds, with the symbols of the module's description: the asymptotic bound ``r *
     b``, and the balanced-job bound ``z + b1 + (r - 1) * b * b / (b + z)``.
@@ -404,9 +406,9 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     busy = _mix(pipes, np.where(w.asynchronous, 1, together) * block.overlapping)
     alone = _mix(pipes[:-1], block.overlapping)
     # In a chain of products each warp waits for its own result. Only the other warps of its scheduler can work during
-    # this wait. Warpgroups that do not alternate reach their products at the same time: all of them multiply, or none
-    # does. H100, 2026-11-27: causal attention of 8 x 2048 x 128 takes 31.7 us, where overlapping warpgroups would take
-    # 22.
+    # this wait. If warpgroups do not alternate, they reach their products at the same time: either all of them
+    # multiply, or none. On an H100 (2026-11-27), causal attention of 8 x 2048 x 128 takes 31.7 us; overlapping
+    # warpgroups would take 22 us.
     own = np.maximum(np.floor(block.warps_of_scheduler), 1.0)
     hidden = (1.0 - w.exposed_products) * pipes[0] * np.minimum(HIDDEN * together, 1.0)
     exposed = pipes[0] - hidden
@@ -488,7 +490,7 @@ def _dram_seconds(w: CostColumns, device: Device, in_flight: FloatArray) -> Floa
 
 
 def waited_for_boxes(work: CostCounts, device: Device, round_trip: float = STORE_ROUND_TRIP) -> float:
-    """Return the cycles that a block waits while it stores one result: for barriers, and for free box buffers.
+    """Return how many cycles a block waits for barriers and for free box buffers while it stores one result.
 
     Args:
         work: Counts of the launch.

@@ -48,7 +48,7 @@ class Hyperparameters:
 
 
 def coordinates(X: npt.ArrayLike) -> Columns:
-    """Convert rows [n, d] to columns float32 [d, n]. NaN is a missing coordinate.
+    """Convert rows [n, d] to float32 columns [d, n]. NaN is a missing coordinate.
 
     Raises:
         ValueError: A value is infinite, or the array is not two-dimensional.
@@ -68,7 +68,7 @@ def squared_distances(a: Columns, b: Columns) -> Iterator[Columns]:
 
 
 def _squared(apart: Columns) -> Columns:
-    """Convert differences of coordinates ``apart`` in place to squared distances."""
+    """Convert ``apart``, the differences of coordinates, to squared distances, in place."""
     differs = apart > 0
     np.minimum(apart, 1, out=apart)
     apart += np.float32(STEP) * differs
@@ -82,9 +82,10 @@ def covariance(a: Columns, b: Columns, hyperparameters: Hyperparameters) -> Colu
 
 
 class Grid:
-    """Fixed points [d, m] whose ``covariance`` is computed fast if parameters have few different values.
+    """Fixed points [d, m]. ``covariance`` computes their covariances fast if each parameter has few distinct values.
 
-    The distances of a group of parameters are computed once for each combination that occurs, and then looked up.
+    The distances of a group of parameters are computed once for each combination of values that occurs in the points,
+    and then looked up.
     """
 
     def __init__(self, positions: Columns) -> None:

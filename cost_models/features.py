@@ -110,7 +110,7 @@ class Batch:
 
     @cached_property
     def roofline(self) -> FloatArray:
-        """Roofline time of the problem in seconds, [n], with each schedule's arithmetic unit."""
+        """Roofline time of the problem on the arithmetic unit that each schedule uses, in seconds, [n]."""
         device, rates = self.device, {(w.unit, w.operand_dtype): 0.0 for w in self.works}
         for name, operand in rates:
             row = unit(name)

@@ -65,7 +65,7 @@ class GaussianProcessSettings:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
     def mode(self, d: int) -> Hyperparameters:
-        """Return the most probable hyperparameters of the prior, for ``d`` coordinates."""
+        """Return the hyperparameters that are most probable under the prior, for ``d`` coordinates."""
         lengths = (math.exp(self.length[0]),) * d
         return Hyperparameters(lengths, math.exp(self.variance[0]), math.exp(self.noise[0]), self.offset)
 

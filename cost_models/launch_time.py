@@ -42,7 +42,7 @@ from search_spaces.hardware.devices import Device, occupancy
 Floats = npt.NDArray[np.float64]
 
 OVERLAP = 2.0  # exponent of the power sum of pipe times: 1 means no overlap, infinity full overlap
-EXPOSED = 0.3  # fraction of a dependent chain's time for which a block waits, if no other block is resident on its SM
+EXPOSED = 0.3  # if no other block is resident on its SM, a block waits for this fraction of a dependent chain's time
 TAIL = 0.5  # average idle time of an SM at the end of a launch, in waves, since blocks end at random times
 # cycles of a load that misses L1; must equal the value in the chain counts of runtime/isa/counts.cpp
 CHAIN_LOAD = 480.0
@@ -134,7 +134,7 @@ class LaunchTable:
                 [counts.wavefronts * max(0.0, 1.0 - counts.unique_sectors / max(counts.load_sectors, 1.0))]
             ),
             executed={operation: np.array([times]) for operation, times in counts.executed},
-            # the emulator does not count the loads in a chain
+            # the emulator does not count the loads in a chain, so assume that all cycles of the chain are loads
             chain_loads=np.array([counts.chain_cycles / CHAIN_LOAD]),
             shared_bytes=np.array([counts.dynamic_shared_bytes + resources.static_shared_bytes], np.float64),
             registers=np.array([resources.registers], np.float64),

@@ -98,9 +98,9 @@ def counts(
         iterations=steps,
         stages=config.stages,
         barriers_per_iteration=1 if config.stages > 1 and not together else 2,
-        # The next load overwrites the tile that was multiplied last, so it must wait for the multiplication. With
-        # wgmma, one multiplication stays in flight across the barrier. There is one more buffer, and the load waits
-        # only for the previous multiplication.
+        # The next load overwrites the tile that was multiplied last, so it must wait for this multiplication. With
+        # wgmma, one multiplication stays in flight across the barrier. One buffer is added for its tile, so the load
+        # waits only for the multiplication before it.
         refills=not wgmma or together,
         loads_last=not own_buffers and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),
@@ -124,9 +124,10 @@ def _lines(problem: Matmul, side: str, k: int) -> float:
 
 
 def _run_bytes(problem: Matmul, chip: Device, config: TritonConfig) -> float:
-    """Return the contiguous bytes that a step reads from DRAM: the harmonic mean over both operands, weighted by size.
+    """Return the length in bytes of the contiguous pieces that a step reads from DRAM.
 
-    On A100, ``_lines`` already accounts for the cost of short pieces.
+    The length is the harmonic mean over both operands, weighted by size. On A100, ``_lines`` already accounts for the
+    cost of short pieces.
     """
     if chip.sm < 90:
         return CostCounts.run_bytes
@@ -150,7 +151,7 @@ def _fragment_bytes(config: TritonConfig, element: int) -> float:
 
 
 def _wgmma_bytes(config: TritonConfig, element: int) -> float:
-    """Return the bytes that a step's wgmmas read: each reads 64 rows of a and the columns of b of its warpgroup."""
+    """Return the bytes that a step's wgmmas read: each reads 64 rows of ``a``, and its warpgroup's columns of ``b``."""
     warpgroups = config.warps // _WARPGROUP
     along_n = max(1, warpgroups // max(1, min(warpgroups, config.block_m // _WGMMA_ROWS)))
     rows = config.block_m / _WGMMA_ROWS

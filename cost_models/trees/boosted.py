@@ -4,8 +4,9 @@ The target is ``log(seconds / best seconds of the problem)``, the negative logar
 cost``). This target makes problems of all sizes comparable: an error by a given factor counts the same for short and
 long times. Rows have the weight ``best / seconds``, because a search decides among fast schedules, so their predictions
 must be the most accurate. Alternatives were compared on recorded spaces of three kernels, with 48 and 128 random
-measurements (means of 8 draws). In all six cases, the best of the ten schedules that were predicted fastest was faster
-than without weights. The remaining schedules were ordered better than with TVM's target in all six cases.
+measurements (means of 8 draws). Each alternative selected the ten schedules with the smallest predicted times. In all
+six cases, the best of these ten was faster with weights than without. In all six cases, the remaining schedules were
+ordered better than with TVM's target.
 
 If a column contains an estimate of the time (by the analytic model), the target can be ``log(seconds / estimate)``
 instead. The trees then correct the estimate, and the model predicts seconds. Models were trained on 2,963 recorded
@@ -335,7 +336,7 @@ def _rounds(
     settings: BoostedTreeSettings,
     seed: int,
 ) -> int:
-    """Return the number of trees with the smallest error on held-out rows."""
+    """Return the number of trees at which the error on held-out rows is smallest."""
     import xgboost
 
     validation = held_out_rows(codes, settings.held_out, seed)

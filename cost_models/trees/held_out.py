@@ -1,7 +1,7 @@
 """Cross-validation of a model by up to four splits, which differ in what is held out.
 
 - ``schedules``: a fifth of the rows. Tests predictions for other schedules of problems that were tuned before.
-- ``problems``: whole problems on all devices. Tests predictions for new sizes and types, as a warm start needs them.
+- ``problems``: whole problems on all devices. Tests predictions for new sizes and types, which a warm start needs.
 - ``families``: all problems of a shape family (``observations.shape_family``). Tests predictions for a new kind of
 shape.
 - ``devices``: all measurements of a device. Tests predictions for a new GPU.
@@ -41,8 +41,8 @@ class HeldOut:
         rows: Number of rows of all problems.
         regret_K: Slowdown of the best among the K schedules that are predicted fastest, compared to the best schedule.
         within_K: Fraction of rows whose time is within K standard deviations of the prediction (for a normal
-            distribution 0.68 and 0.95). Only rows of at most twice the best time count. A constant factor per problem
-            is ignored, since rankings do not depend on this factor.
+            distribution 0.68 and 0.95). Only rows whose time is at most twice the best time are counted. A constant
+            factor per problem is ignored, since rankings do not depend on this factor.
     """
 
     split: str
@@ -103,9 +103,10 @@ def cross_validated(
         corrects: Name of the column that the trees correct; None to predict without an estimate.
 
     Returns:
-        The figures of each split (first of every part, then of the whole split), and the model's noise. The noise is
-        the standard deviation of the error of log time, without the part that the spread of the members explains. It is
-        computed from the split ``problems``, or from ``schedules`` if there are too few problems.
+        The figures and the model's noise. The figures of a split are those of each of its parts, followed by those of
+        the whole split. The noise is the standard deviation of the error of log time that the spread of the members
+        does not explain. It is computed from the split ``problems``, or from ``schedules`` if there are too few
+        problems.
     """
     figures: list[HeldOut] = []
     noise = 0.0

@@ -55,7 +55,7 @@ class Observations:
         return dataclasses.replace(self, schedules=tuple(times), seconds=tuple(times.values()))
 
     def usable(self) -> tuple[Self | None, int]:
-        """Remove schedules that the current kernel templates cannot generate, or for which they have no cost counts.
+        """Remove schedules that the current kernel templates cannot generate, or whose templates have no cost counts.
 
         Returns:
             The remaining observations (None if there are none), and the number of removed schedules.

@@ -29,7 +29,7 @@ from search_spaces.operators.problem import Problem
 
 FORMAT = "autosched cost model"
 FORMAT_VERSION = 1
-CORRECTED = "model.seconds"  # the feature that the trees correct
+CORRECTED = "model.seconds"  # feature with an estimate of the time, whose error the trees predict and correct
 MOST_BYTES = 1 << 28  # maximum size of a model file, in bytes
 _MOST_NOISE = 10.0
 _AGAIN = "retrain it from its own observations with train --update"

@@ -129,7 +129,8 @@ def works(draw: st.DrawFn) -> CostCounts:
 
 
 def test_clusters_pay_for_the_sms_that_they_leave_idle() -> None:
-    work = dataclasses.replace(matmul(), blocks=132)  # an H200 has 66 TPCs of 2 SMs; 8 GPCs with 4 clusters of 4
+    # an H200 has 66 TPCs of 2 SMs each; each of its 8 GPCs holds 4 clusters of 4 blocks
+    work = dataclasses.replace(matmul(), blocks=132)
     alone, pairs, fours = (predict(dataclasses.replace(work, cluster=size), H200) for size in (1, 2, 4))
     assert alone < pairs < 1.02 * alone < 0.8 * fours
     assert H200.sms_of_clusters(4) == 128
@@ -280,7 +281,7 @@ def test_a_short_step_between_barriers_costs_more_than_a_long_one() -> None:
 
 
 def test_few_bytes_in_flight_cannot_use_all_of_dram() -> None:
-    """With 40 KiB or more in flight per SM a copy reaches nearly DRAM's bandwidth, with 10 KiB much less."""
+    """With 40 KiB or more in flight per SM, a copy nearly reaches DRAM's bandwidth; with 10 KiB, it is much slower."""
     enough, few = (
         copy_like(
             iterations=n, threads=1024, registers=64, blocks=132 * 16, load_bytes=64e3, dram_bytes=132 * 16 * 128e3

@@ -120,7 +120,7 @@ def test_transposes_with_short_runs_are_slower() -> None:
 def test_the_first_choice_keeps_enough_bytes_in_flight(name: str, problem: Problem) -> None:
     """On an H200, 40 KB in flight per SM, including written bytes, hide the latency of a busy DRAM.
 
-    4.3 TB/s times 0.7 to 0.8 us, divided by 132 SMs, are 25 KB.
+    By Little's law, a rate of 4.3 TB/s with a latency of 0.7 to 0.8 us needs 25 KB in flight on each of 132 SMs.
     """
     row = template(name)
     assert row.counts is not None

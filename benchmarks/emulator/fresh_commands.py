@@ -73,8 +73,8 @@ Changes, with the saved CPU time where it was measured:
   Architecture-specific instructions are detected by looking up words instead of by regular expressions.
   Source locations of a PTX program are read once. A schedule that is passed by `--schedule` is checked without counting
   all legal schedules. Seventeen frozen dataclasses were replaced by tuples.
-- **2026-11-29**: Operators, rows of the device table, the package rich, pictures and readers of files are imported or
-  created on first use.
+- **2026-11-29**: Operators and rows of the device table are imported or created on first use.
+  The same applies to the package `rich`, pictures and readers of files.
   Listing the operators imports no module of a command.
   A quick verification of softmax imports 544 modules instead of 573.
   The command `space copy` creates 71 dataclasses instead of 187.
@@ -93,9 +93,9 @@ Before, they executed a busy-wait loop for 20 ms during the import of numpy.
 Python does not search for reference cycles when a command ends.
 Command-line options for files are declared in a separate module, and eleven more dataclasses were replaced by tuples.
 A quick verification of softmax with `--schedule` (minimum of ten runs, at a load of 6) took 0.46 s before these
-changes, 0.43 s after them, and 0.41 s in the tree of 2b5bf952.
+changes, 0.43 s after them, and 0.41 s at commit 2b5bf952.
 
-At the end of 2026-11-29, quick verifications took 12% longer than in the tree of 2b5bf952 (median, all sizes 64).
+At the end of 2026-11-29, quick verifications took 12% longer than at commit 2b5bf952 (median, all sizes 64).
 Quick verifications still made the same runs, so none of the added time came from additional checks.
 CPU time in ms of each cause of the slowdown, before and after the cause was fixed, at a load of 5 to 10:
 

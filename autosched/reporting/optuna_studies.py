@@ -1,7 +1,7 @@
-"""Export of a database's trials as Optuna studies in a journal file, one per entry, for the Optuna dashboard.
+"""Export of a database's trials to a journal file for the Optuna dashboard, with one study per entry.
 
 ``optuna-dashboard studies.log`` (extra ``dashboard``) then shows the history, parameter importances, slices and
-parallel coordinates of the studies. Changes of the studies are not written back to the database.
+parallel coordinates of the studies. Changes to the studies are not written back to the database.
 """
 
 from __future__ import annotations

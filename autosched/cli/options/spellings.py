@@ -19,7 +19,7 @@ HIDDEN = (SUITE, MOE, TRITON, VERIFY_FILE, KNOWN)
 
 
 def expanded(arguments: Sequence[str]) -> list[str]:
-    """Return a command line that calls a hidden command, if these arguments mean one; else the arguments unchanged.
+    """Return the command line of the hidden command for which these arguments stand, or the arguments unchanged.
 
     Raises:
         InputError: ``verify`` does not accept the file.

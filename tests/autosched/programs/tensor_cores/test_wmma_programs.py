@@ -169,8 +169,8 @@ def test_sampled_schedules_are_right(seed: int) -> None:
     ("source", "sizes", "reason"),
     [
         ("attention.py:full_attention", {"h": 1, "g": 1, "s": 128, "d": 64}, "a of the mma at"),
-        (on_top, {"m": 64, "n": 64, "k": 64}, "adds to a value"),
-        (twice, {"m": 64, "n": 64, "k": 64}, "adds to a value"),
+        (on_top, {"m": 64, "n": 64, "k": 64}, "adds to another value"),
+        (twice, {"m": 64, "n": 64, "k": 64}, "adds to another value"),
     ],
     ids=lambda value: value.name if isinstance(value, Program) else None,
 )

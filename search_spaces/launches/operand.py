@@ -62,7 +62,7 @@ def stride_of(name: str, shape: Sequence[int], strides: Sequence[int], unit: int
     fits = all(n == 1 or s == w for n, s, w in zip(reversed(shape), reversed(strides), wanted, strict=False))
     if not fits or stride < columns:
         raise ValueError(
-            f"{name}: rows must be contiguous, and matrices must follow each other without gaps; only the row stride may "
-            "be larger than in a contiguous array"
+            f"{name}: rows must be contiguous, and matrices must follow each other without gaps; only the row stride "
+            "may be larger than in a contiguous array"
         )
     return stride

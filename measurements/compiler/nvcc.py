@@ -33,7 +33,7 @@ def find_nvcc() -> str:
     """Return the path of nvcc. Raises NvccMissing."""
     path = shutil.which("nvcc") or shutil.which("nvcc", path="/usr/local/cuda/bin")
     if path is None:
-        raise NvccMissing("nvcc was not found: install the CUDA toolkit, or remove the option compiler")
+        raise NvccMissing('nvcc was not found: install the CUDA toolkit, or remove the setting compiler = "nvcc"')
     return path
 
 

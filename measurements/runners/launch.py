@@ -329,7 +329,10 @@ def _encode_function() -> Any:
 
 @cache
 def _encode_im2col_function() -> Any:
-    """Return ``cuTensorMapEncodeIm2col``, which takes two corners, channels and pixels as the box. Raises NoEncoder."""
+    """Return the driver function ``cuTensorMapEncodeIm2col``. Raises NoEncoder.
+
+    Four parameters describe its box: two corners, the number of channels and the number of pixels.
+    """
     corners = ctypes.POINTER(ctypes.c_int)
     return _of_driver("cuTensorMapEncodeIm2col", (corners, corners, ctypes.c_uint32, ctypes.c_uint32))
 

@@ -71,7 +71,7 @@ class ReplayRunner:
 
 
 class TableReplayRunner:
-    """Runner that returns measurements of a third-party table by schedule; ``origin`` describes the table.
+    """Runner that looks up the measurement of a schedule in a third-party table. ``origin`` describes the table.
 
     A schedule that is not in the table gets the status UNRECORDED.
     """

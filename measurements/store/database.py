@@ -222,7 +222,7 @@ class StoreDatabase:
 
 
 def _read_and_write(engine: Engine) -> dict[bool, Engine]:
-    """Return two engines: with key False for reading, with key True for writing."""
+    """Return two engines: the engine with the key False reads, the engine with the key True writes."""
     return {write: engine.execution_options(autosched_write=write) for write in (False, True)}
 
 

@@ -32,7 +32,9 @@ class MergeOutcome(StrEnum):
     REPLACED = "replaced"  # the source's best schedule is better, and replaces the target's
     KEPT = "kept"  # the target's best schedule is better, and remains
     SAME = "same"  # source and target have the same best schedule
-    UNCLEAR = "unclear"  # it is unknown which of the two best schedules is better; the target's is kept
+    UNCLEAR = (
+        "unclear"  # it is unknown whose best schedule is better, the source's or the target's; the target's is kept
+    )
     REFUSED = "refused"  # the source's best schedule was rejected, so only trials with wrong results are added
 
 
@@ -74,8 +76,8 @@ Doubt = Callable[[ProblemSummary, Trial], str]
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
     """Merge the better entries of ``source`` into ``target``, in one transaction. ``doubt`` can reject an entry.
 
-    Trials that another process merges into the target at the same time are not added twice. Raises StoreError, with
-    nothing changed.
+    Trials that another process merges into the target at the same time are not added twice. If the merge fails, it
+    raises StoreError and leaves the target unchanged.
     """
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}

@@ -66,7 +66,7 @@ TRIALS = sa.Table(
     sa.Column("cubin_digest", sa.Text),
     sa.Column("sass_digest", sa.Text),
     sa.Column("sass_bytes", sa.Integer),
-    sa.Column("budget", sa.Text),  # the columns budget and verification are JSON
+    sa.Column("budget", sa.Text),  # the columns budget and verification contain JSON
     sa.Column("verification", sa.Text),
     sa.Column("control", sa.Text),
     sa.Column("watts", sa.Float(53)),
@@ -127,8 +127,8 @@ class Guard:
     """Limits that CI applies to the best schedule of one problem on one device.
 
     ``max_slowdown`` is the allowed slowdown as a fraction (0.03 is 3%). Differences below ``floor_seconds`` are
-    negligible. ``noise`` is the fraction by which runs of an unchanged kernel differed. A limit of None has its default
-    value. ``notes`` are free text. Raises ValueError if a number is negative or not finite.
+    negligible. ``noise`` is the fraction by which runs of an unchanged kernel differed. None stands for a default
+    limit. ``notes`` are free text. Raises ValueError if a number is negative or not finite.
     """
 
     max_slowdown: float | None = None

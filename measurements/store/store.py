@@ -78,7 +78,7 @@ class Store:
         self._lock = threading.Lock()
         # cached results of ``best``, valid until the file changes
         self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (None, {})
-        # winner of each entry, stored as the database cells from which the trial was parsed, and the trial
+        # for each entry, the database cells of the winning trial, and the trial that was parsed from them
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}
         self._grown: set[tuple[str, str]] = set()  # keys of entries with new trials
 
@@ -372,8 +372,8 @@ class Store:
             device: Name of the GPU.
             provenance: Provenance of the ranked trials. None selects the first that has trials: measured, replayed,
                 estimated.
-            policy: Timing policy of the ranked trials (a text of ``Policy``). None selects the default policy if it has
-                trials, otherwise the first in alphabetical order.
+            policy: Timing policy of the ranked trials, in the text form of ``Policy``. None selects the default policy
+                if it has trials, otherwise the first in alphabetical order.
 
         Returns:
             The trial; None if there is no successful trial.

@@ -250,7 +250,7 @@ def _at_limits(
     An element is correct in any of these cases:
 
     - The element and the reference are both NaN, or both the same infinity.
-    - The element is an infinity to which the reference plus or minus the tolerance rounds.
+    - The element is an infinity, and the reference plus or minus the tolerance rounds to this infinity.
     - The tolerance is not finite, and the element equals the rounded reference.
     - The reference was rounded to an infinity, and some value that rounds to this infinity is within the tolerance of
       the element.

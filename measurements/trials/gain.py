@@ -44,7 +44,8 @@ def ratio_of_medians(default: Timing, tuned: Timing, estimate_noise: float) -> R
     if default.count and tuned.count:
         noise = STANDARD_ERRORS * math.hypot(error_of_median(default), error_of_median(tuned))
         if min(default.count, tuned.count) < 2:
-            noise = math.log(ratio)  # the noise of a single time is unknown, so the interval starts at 1
+            # The noise of a single time is unknown. With this noise, the interval starts at 1: there may be no gain.
+            noise = math.log(ratio)
     else:
         noise = math.log1p(estimate_noise)
     return ratio, (ratio * math.exp(-noise), ratio * math.exp(noise))

@@ -1,8 +1,8 @@
 """Select the winner among kernels that were timed in alternation and may have nearly equal times.
 
-The simplest kernel within ``tie`` of the fastest wins. Among nearly equal kernels, noise decides which kernel is
-fastest, but the simplest kernel is always the same. If a kernel's distance to the fastest is close to ``tie``, further
-rounds are needed.
+The winner is the simplest of the kernels that are within ``tie`` of the fastest kernel. Among nearly equal kernels,
+noise decides which kernel is fastest, but the simplest kernel is always the same. If a kernel's distance to the fastest
+is close to ``tie``, further rounds are needed.
 
 The distance of two kernels is the trimmed mean of the log-ratios of their times per round, with Yuen's error estimate
 (K. K. Yuen, Biometrika 61, 1974). The trimmed mean is as robust to outliers as a median. If a GPU alternates between

@@ -56,7 +56,8 @@ class Policy:
 
 # default policy; it also applies to trials that were measured before policies were recorded, unless L2 was warm
 DEFAULT = str(Policy())
-NONE = ""  # stored instead of a policy for times not measured by autosched: estimates, replayed times of other tools
+# stored in place of a policy if autosched did not measure the time: estimates, and replayed times of other tools
+NONE = ""
 
 
 def described(policy: Policy) -> str:

@@ -367,7 +367,7 @@ def _is_header(line: Any) -> bool:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Install the recordings of files, and print the paths of the written files."""
+    """Install the recordings in the given files, and print the paths of the written files."""
     parser = argparse.ArgumentParser(prog="python -m measurements.trials.recording", description="Install recordings.")
     parser.add_argument("files", nargs="+", metavar="FILE", help=f"recordings ({SUFFIX})")
     parser.add_argument("--folder", default=str(RECORDED), help="target folder (default: autosched's own folder)")

@@ -251,8 +251,8 @@ class Worker:
                 # the child is blocked in the operating system, in a GPU driver, and ends when the driver returns
                 return None
             if self._working:
-                # The search for abandoned folders is skipped for workers that handled no request, which have no
-                # temporary folders.
+                # A worker that handled no request has no temporary folders, so the search for abandoned folders is
+                # skipped.
                 from measurements.files.work_folders import remove_temporary_of_killed
 
                 self._working = False

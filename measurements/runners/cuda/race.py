@@ -20,7 +20,9 @@ _GROUP_SECONDS = 0.3e-3
 # Maximum consecutive launches of one kernel. A held stream has space for about 1000 launches, and each launch of a
 # pipeline runs several kernels.
 _MOST_IN_GROUP = 50
-_HELD_BELOW = 20e-6  # seconds; the host queues shorter launches too slowly, so the stream is held while they are queued
+# Duration of a launch in seconds. Shorter launches run faster than the host queues them, so the stream is held while
+# they are queued.
+_HELD_BELOW = 20e-6
 _LEAD_SECONDS = 0.5e-3  # duration of launches that keep the GPU busy while the first timed launches are queued
 _MOST_IN_LEAD = 50
 _EVENT_SECONDS = 0.5e-6  # resolution of CUDA events in seconds

@@ -60,10 +60,10 @@ class References:
             return self._sent if self._key == data.key else NOTHING_SENT
 
     def computed(self, data: DataSet, parts: Sequence[str]) -> SentArrays:
-        """Return the arrays of ``data``, after computing unknown arrays of the kinds ``parts`` (names in PARTS).
+        """Return all known arrays of ``data``, which then include the kinds of arrays in ``parts`` (names in PARTS).
 
-        References are computed in float64 on the CPU, which can take minutes. Errors of the problem's functions are
-        raised unchanged.
+        Missing kinds are computed first. References are computed in float64 on the CPU, which can take minutes. Errors
+        of the problem's functions are raised unchanged.
         """
         with self._lock:
             if self._key != data.key:

@@ -127,7 +127,7 @@ class ResultChecks:
                 raise WrongResult(f"{after} bytes after {operand.name} were written", math.inf, damage=True)
 
     def _differences(self, slots: Slots, mode: int, wanted: Any) -> tuple[int, int]:
-        """Return the number of differing bytes in all copies of an array, and of changed bytes after the copies."""
+        """Return two counts for all copies of an array: wrong bytes in the copies, and changed bytes after them."""
         expected = slots.array(0) if wanted is None else wanted
         arguments = (
             slots.array(0),

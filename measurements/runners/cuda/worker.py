@@ -254,7 +254,8 @@ class GpuWorker:
         if raced is None:
             return None
         self._poison(program.slots)
-        for _ in range(_LAUNCHES_AFTER_RACE):  # overwrite the incumbent's outputs, because the outputs are checked next
+        # The incumbent wrote the same output arrays. Launch the candidate again, because its outputs are checked next.
+        for _ in range(_LAUNCHES_AFTER_RACE):
             program.launch(0)
         self._timer.wait(_LAUNCHES_AFTER_RACE * limit)
         reason = f"timed only {len(raced.ratios)} times: over {incumbent.rule.out_factor:g} times slower than the best"

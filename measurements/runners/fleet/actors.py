@@ -1,4 +1,4 @@
-"""Actors on the machines of a cluster. An actor is a compiler, or controls a GPU with its worker process.
+"""Actors on the machines of a cluster. An actor either compiles kernels, or controls a GPU through a worker process.
 
 A GPU's actor is a ``CudaRunner`` of one GPU that receives compiled modules instead of compiling kernels. The actor
 replaces workers that hang, crash or send malformed replies. If its worker cannot compute an array, for example because
@@ -164,7 +164,7 @@ class CandidateWork:
 
     @property
     def candidate(self) -> Candidate:
-        """Candidate for the local runner. The candidate's kernel is the sent module."""
+        """Candidate for the local runner. Its kernel is ``module``, the module that was sent."""
         launch = {f.name: getattr(self.launch, f.name) for f in dataclasses.fields(Launch)}
         kernel = _SentKernel(source=self.module.digest, module=self.module, **launch)
         return Candidate(self.problem, Schedule("sent", ()), kernel)

@@ -23,7 +23,7 @@ INSTALL = "pip install 'autosched[ray]'"
 TICK = 0.5  # seconds between checks for stragglers and lost actors
 REPLACING = 2.0  # seconds between attempts to replace lost actors
 ARRIVAL = 120.0  # seconds until the first GPU must respond
-FURTHER_ARRIVALS = 10.0  # if any GPU has responded: seconds from the start until the other GPUs must respond
+FURTHER_ARRIVALS = 10.0  # seconds from the start after which a single responding GPU is enough
 PATIENCE = 120.0  # seconds after which a run ends if no GPU of its kind responds
 
 

@@ -77,8 +77,8 @@ def lt_multiplier(cp: Any, stream: Any, gemm: Gemm, *, best_of: int = 1) -> Mult
         compute, sums = COMPUTE_F16, "f16"
     one, zero = (ctypes.c_int32(1), ctypes.c_int32(0)) if sums == "i32" else factors(gemm)
     operation = _description(library, compute, _TYPES[sums])
-    # The library reads arrays as column-major, so each appears transposed: it computes out^T = b^T @ a^T, with b as its
-    # A.
+    # The library reads arrays as column-major, so each array appears transposed to it. Therefore the library computes
+    # out^T = b^T @ a^T, and its operand A is b.
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSA, ctypes.c_int32(int(gemm.b_transposed)))
     _set(operation, "cublasLtMatmulDescSetAttribute", _TRANSB, ctypes.c_int32(int(gemm.a_transposed)))
     if gemm.element in ("e4m3", "e5m2"):

@@ -27,7 +27,7 @@ TEMPLATES = "search_spaces/templates/"
 
 @dataclass(frozen=True)
 class Stop:
-    """A function that receives the value. ``file`` is relative to the project; ``function`` is the name."""
+    """A function that receives the followed value: its name, and its file (a path relative to the project)."""
 
     file: str
     function: str
@@ -56,7 +56,7 @@ class Walk:
 
     @property
     def climbs(self) -> list[tuple[Stop, Stop]]:
-        """Return the pairs of successive stops of which the second is in a package of a higher level."""
+        """Return each pair of successive stops whose second stop is in a package of a higher level than the first."""
         return [(before, after) for before, after in pairwise(self.stops) if after.floor > before.floor]
 
     def __str__(self) -> str:

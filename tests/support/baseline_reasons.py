@@ -15,8 +15,9 @@ _MISTAKE = re.compile(r"\b(Type|Attribute|Name|Value|Key|Import)Error\b")
 
 
 def unjustified(problem: Problem, baselines: Sequence[Entrant], *, torch_works: bool) -> list[str]:
-    """Return a line for each baseline that has no times because of our mistake, or although it must be timed.
+    """Return a line for each baseline without times that was expected to have times.
 
+    A baseline must not lack times because of a mistake in autosched, such as a TypeError. Two baselines must be timed:
     cuBLASLt must be timed for every matmul that cuBLAS computes. If torch works, it must be timed for every operator in
     its table.
 

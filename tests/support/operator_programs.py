@@ -42,7 +42,7 @@ def attention(p: Builder, q: Array, k: Array, v: Array, o: Array, scores: Scores
 def attended(x: Distributions, scores: Callable[[FloatArray, FloatArray, int], FloatArray]) -> FloatArray:
     """Return the reference of ``attention``.
 
-    ``scores`` is called with the products, an array of the differences column - row, and the index of the head.
+    ``scores`` has three arguments: the scaled products q @ k^T, the array of (column - row), and the head's index.
     """
     h, s, d = x["q"].shape
     result = np.zeros_like(x["q"])
@@ -190,7 +190,7 @@ def segment_totals(x: Distributions) -> FloatArray:
 
 @program(**OF_HEADS, o=Output("h s d", "f16"))
 def linear_attention(p: Builder, q: Array, k: Array, v: Array, o: Array) -> None:
-    """Compute causal attention without a softmax in chunks of 32. The state holds the sums of earlier chunks."""
+    """Compute causal attention without a softmax, 32 rows at a time. The state holds the sums of earlier rows."""
     h, s, d = q.shape
     (head,) = p.blocks((h,), (1,))
     before = p.state(p.zeros((d, d)))

@@ -12,7 +12,7 @@ from search_spaces.arrays import FloatArray
 
 
 class GaussianProcess:
-    """Learn values [n] of rows X, float [n, d].
+    """Gaussian process that learns one value for each row: rows X, float [n, d], and values y, float [n].
 
     Hyper-parameters ``given`` are used unchanged; by default they are fitted to the rows.
     """

@@ -195,7 +195,7 @@ def random_loops(seed: int, without: Container[int] = ()) -> Program:
         return wg_map(g, [bm // g[0], bn // g[1]])
 
     def shaped(p: Builder, x: Tile, kind: str, pick: float, by: float) -> Tile:
-        """Return ``x`` after an operation that needs no loads."""
+        """Apply an operation that needs no loads to ``x``, and return the result."""
         if kind == "rows":
             part = p.reduction("add", p.tanh(x) / bn, dim=1) if pick < 0.5 else p.reduction("maximumf", x, dim=1)
             return x * p.broadcast(p.sigmoid(part), dim=1, size=bn) + (part if pick < 0.25 else by)

@@ -23,7 +23,7 @@ GEMM, ATTENTION, CAUSAL = "gemm_relu.py", "attention.py:full_attention", "attent
     at=Input("k m", "bf16"), bt=Input("n k", "bf16"), bias=Input("n", "f32"), out=Output("m n", "f32"),
 )  # fmt: skip
 def stored_transposed(p: Builder, at: Array, bt: Array, bias: Array, out: Array) -> None:
-    """Multiply matrices whose lines run along m for a, and along k for b."""
+    """Multiply a by b, and add the bias. In memory, a is contiguous along m, and b along k."""
     m, n, k = at.shape[1], bt.shape[0], at.shape[0]
     i, j = p.blocks((m, n), (128, 64))
     x, y = p.window(at, (0, i), (32, 128)), p.window(bt, (j, 0), (64, 32))

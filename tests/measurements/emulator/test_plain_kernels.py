@@ -443,7 +443,7 @@ def test_a_kernel_has_any_name(kernel_of: Callable[..., GeneratedKernel], name: 
 
 
 def test_votes_and_barriers_compact_blocks(run: Run) -> None:
-    """Each block moves its positive numbers to the front with votes, counts in shared memory, and barriers."""
+    """Each block moves its positive numbers to the front. It uses votes, barriers, and counters in shared memory."""
     source = """
     #define BLOCK 96
     extern "C" __global__ void kernel(const float* a, float* o) {

@@ -395,7 +395,10 @@ def occupancy(monkeypatch):
 
 
 def launched(described):
-    """Launch a kernel twice with ``program.grid``. Return this grid, and the message about a smaller grid or ""."""
+    """Launch a kernel twice with ``program.grid``. Return this grid and ``program.shrunk()``.
+
+    The latter is the message about a smaller grid, or "" if the grid was not reduced.
+    """
     program, function = loaded(described)
     parameters = program.parameters({"out": 4096, "a": 8192})
     for _ in range(2):

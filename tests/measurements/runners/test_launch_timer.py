@@ -54,7 +54,10 @@ def test_a_late_host_does_not_affect_the_times() -> None:
 
 
 def test_replays_on_an_idle_stream_would_have_the_host_in_their_times() -> None:
-    """Events around one launch include host time. A graph whose length is derived from them would be too short."""
+    """The time between events around one launch includes host time.
+
+    A graph whose length is derived from this time would be too short.
+    """
     kernel = VirtualKernel(2e-6)
     gpu = VirtualGpu(1, launch_seconds=10e-6)
     timer = timer_of(gpu)

@@ -431,7 +431,7 @@ def open_without_privileges(new: Path, old: Path) -> list[str]:
     """Create ``new`` as an ordinary user, and open ``old`` for writing and for reading.
 
     Returns:
-        One line for each of the three: the error, or the number of trials.
+        One line for each of the three attempts, in this order: the error, or the number of trials.
     """
     child = f"""
 import os, sys

@@ -1,4 +1,4 @@
-"""Different numbers are formatted differently, and integers exactly."""
+"""Messages show different numbers as different texts, and integers exactly."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_facts_are_stored_and_exported_with_the_trial() -> None:
     one = dataclasses.replace(plain, facts=FACTS)
     assert Trial.from_json(one.to_json()) == one and len({one, dataclasses.replace(one)}) == 1
     with Store.open(":memory:") as store:
-        for _ in range(2):  # facts must be read with both of two equal trials
+        for _ in range(2):  # store two equal trials: both must be read with their facts
             store.append(one)
         assert [r.facts for r in store.trials()] == [FACTS, FACTS]
 

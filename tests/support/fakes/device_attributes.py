@@ -1,6 +1,9 @@
 """Attributes of an H200, named as in ``cudaDeviceAttr``. Tests derive a row of the device table from them."""
 
-CAPABILITY = {"ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0}  # in cupy, properties of a device
+CAPABILITY = {
+    "ComputeCapabilityMajor": 9,
+    "ComputeCapabilityMinor": 0,
+}  # cupy provides these two as properties of a device
 OTHERS = {
     "ClockRate": 1785000,
     "GlobalMemoryBusWidth": 6144,

@@ -198,7 +198,10 @@ class Foreign:
 
 
 class Exchanged:
-    """Another library's array in the memory of a cupy array. It supports only DLPack, on device ``kind``."""
+    """Fake array of another library, which shares the memory of a cupy array.
+
+    It supports only DLPack. ``kind`` is its DLPack device type.
+    """
 
     def __init__(self, array: Any, kind: int = 2) -> None:
         self.array, self._kind = array, kind

@@ -52,7 +52,7 @@ def generate(problem: Problem, schedule: Schedule, device: Device) -> GeneratedK
 class FakeRunner:
     """A runner that computes times by a formula and returns the results of each batch in reverse order.
 
-    ``fail`` returns the status of a schedule that shall fail, else None.
+    ``fail(schedule)`` returns the status with which the schedule fails, or None if it succeeds.
     """
 
     name = "fake"

@@ -126,7 +126,7 @@ class Driver(FakeCupy):
     def launched(
         self, function: int, step: Launch, grid: Sequence[int], parameters: Sequence[Any], **more: Any
     ) -> None:
-        """Record a launch of the Python path, whose parameters are numpy scalars or addresses as ints."""
+        """Record a launch by the Python path. The kernel's parameters are numpy scalars, or addresses as ints."""
         stored = tuple(np.uint64(p).tobytes() if isinstance(p, int) else p.tobytes() for p in parameters)
         self._sizes[function] = tuple(len(p) for p in stored)
         attributes = {"cluster": None, "cooperative": False, "dependent": False, **more}
@@ -168,7 +168,10 @@ class _Function:
 
 @functools.cache
 def _opened() -> tuple[HostLaunchTable, Driver]:
-    """Return this process's host path and its driver. They are cached, since torch keeps registered operators."""
+    """Return the launch table of this process, and the fake driver that it calls.
+
+    Both are created once per process, because torch keeps the registered operators.
+    """
     library = compiled_stand_in(process_folder("stand-in"), "libstand_in.so")  # other tests must not load a driver
     try:
         return HostLaunchTable(extension(), str(library), str(library)), Driver(library)

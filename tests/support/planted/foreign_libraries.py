@@ -204,9 +204,9 @@ HEAD(const float* a, float* o) {
     1,
     lambda a: np.concatenate([np.roll(np.roll(x, -3) + x[0], -1) for x in a[0].reshape(4, 16)]),
     faults=(
-        ("a read of the other half", "s[first + (t + 3) % 16]", "s[(t & ~31u) + (t + 3) % 32]"),
+        ("the first read crosses into the other half", "s[first + (t + 3) % 16]", "s[(t & ~31u) + (t + 3) % 32]"),
         ("the other half's first", "+ s[first];", "+ s[first & ~31u];"),
-        ("the last read is of the other half of the warp", "s[first + (t + 1) % 16]", "s[(t & ~31u) + (t + 1) % 32]"),
+        ("the last read crosses into the other half", "s[first + (t + 1) % 16]", "s[(t & ~31u) + (t + 1) % 32]"),
         ("a quarter of the warp", "mask = 0xffffu << (t & 16)", "mask = 0xffu << (t & 24)"),
         ("the other half's mask", "0xffffu << (t & 16)", "0xffffu << (~t & 16)"),
         ("no __syncwarp before the write", "+ s[first];\n  __syncwarp(mask);", "+ s[first];"),
@@ -256,7 +256,7 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
         ("no barrier before the fence", "of use\n  tile.sync();", "of use"),
         ("no fence before the count", "{ __threadfence(); before", "{ before"),
         ("no fence after the count", "1u); __threadfence(); }", "1u); }"),
-        ("no barrier of the tile after the count", "0);\n  tile.sync();", "0);"),
+        ("no tile.sync() after the shuffle of the count", "0);\n  tile.sync();", "0);"),
     ),
 )
 

@@ -104,7 +104,7 @@ PLANTED = (
     Planted("no proxy fence between reads and TMA's writes, with two buffers", "two buffers",
             K.MISSING_PROXY_FENCE, _FENCE, ""),
     Planted("one lane fences for all lanes", "plain", K.MISSING_PROXY_FENCE, _FENCE, f"if (lane == 0) {_FENCE}"),
-    Planted("the proxy fence after the release", "stream-K", K.MISSING_PROXY_FENCE,
+    Planted("the proxy fence is executed after the release", "stream-K", K.MISSING_PROXY_FENCE,
             f"{_FENCE}{_READ}      {_RELEASE}", f"{_READ.strip()}\n      {_RELEASE}\n      {_FENCE}"),
     Planted("a full stage is filled again", "plain", K.MBARRIER_MISUSE,
             "while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {", "while (false) {"),

@@ -64,7 +64,10 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
     "taking turns, with registers": ({"consumer_warpgroups": 2, "tiles_per_block": 4, "ping_pong": 1, "stages": 3}, {}),
     "cluster along m": ({"cluster_m": 2, "store_buffers": 1}, {}),
     "cluster along n": ({"cluster_n": 2, "swizzle_b": 64}, {"order_a": "col", "order_b": "row"}),
-    "cluster of boxes side by side": ({"cluster_m": 2, "tile_n": 64, "swizzle_b": 32}, {"order_b": "row"}),
+    "cluster along m, several boxes per tile of b": (
+        {"cluster_m": 2, "tile_n": 64, "swizzle_b": 32},
+        {"order_b": "row"},
+    ),
     "cluster of four along n": ({"cluster_n": 4, "tile_n": 8}, {}),
     "cluster of four, with splits": ({"cluster_m": 4, "split_k": 2}, {"k": 640}),
     "copied by a warp": ({"stages": 3, "in_flight": 0}, {"k": 322}),
@@ -118,7 +121,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         },
         {"a": "i8", "m": 131},
     ),
-    "words of a along m": (
+    "32-bit a from registers, along m": (
         {
             **FROM_REGISTERS,
             "tile_k": 32,
@@ -129,7 +132,7 @@ CASES: dict[str, tuple[dict[str, Value], dict[str, Any]]] = {
         },
         {"a": "f32", "order_a": "col", "m": 512},
     ),
-    "words of a along m, copied by threads": (
+    "32-bit a from registers, along m, copied by threads": (
         {**FROM_REGISTERS, "tile_k": 32, "swizzle_a": 32},
         {"a": "f32", "order_a": "col", "m": 129},
     ),

@@ -294,14 +294,14 @@ PLANTED = (
             {"row0 + i * 64 + half * 8;\n          a[i]": "row0 + i * 64;\n          a[i]"}),
     Planted("all sums are scaled by the last block", "scaled blocks", WRONG,
             {_SCALED: "sums[i][r] = (sums[i][r] + acc[i][r]) * a[i][r / 2 % 2] * b[r / 4 * 8 / block];"}),
-    Planted("scales of rows that are not there", "boxes of scaled rows", K.OUT_OF_BOUNDS_GLOBAL,
+    Planted("scales after the last row are read", "boxes of scaled rows", K.OUT_OF_BOUNDS_GLOBAL,
             {"ends.of_row(row < C::m ? row : C::m - 1)": "ends.of_row(row)"}),
-    Planted("16 columns share the first columns' scales", "scaled rows", WRONG,
+    Planted("each 16 columns use the scales of the first of them", "scaled rows", WRONG,
             {"ends.scale_b + col);": "ends.scale_b + col / 16 * 16);"}, _FINISH),
     # Registers.
-    Planted("takes more registers than were given", "registers", K.BARRIER_NOT_REACHED,
+    Planted("the consumers request too many registers", "registers", K.BARRIER_NOT_REACHED,
             {"setmaxnreg_inc<C::consumer_registers>": "setmaxnreg_inc<C::consumer_registers + 8>"}),
-    Planted("gives fewer registers than are taken", "registers", K.BARRIER_NOT_REACHED,
+    Planted("the producer releases too few registers", "registers", K.BARRIER_NOT_REACHED,
             {"setmaxnreg_dec<C::producer_registers>": "setmaxnreg_dec<C::producer_registers + 24>"}),
     Planted("one warp releases its registers", "registers", K.BARRIER_NOT_REACHED,
             {"if constexpr (reallocates_registers) ptx::setmaxnreg_dec":

@@ -18,7 +18,7 @@ def sections(content: str) -> dict[str, str]:
 
 
 def check_reading(body: str) -> None:
-    """Check that a listing can be parsed, and that its printed form is parsed to the same program without notes."""
+    """Check that a listing can be parsed, and that parsing its printed form gives the same program and no notes."""
     if "linalg.generic" not in body:
         listing = read(body)
         again = read(str(listing))

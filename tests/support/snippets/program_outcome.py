@@ -16,7 +16,8 @@ def outcome(p: ProgramProblem, kernel: GeneratedKernel, inputs: Mapping[str, Arr
     """Emulate a kernel and check its results.
 
     Returns:
-        The emulator's status if it is not "ok", "wrong" if a result exceeds the interpreter's error bounds, else "ok".
+        The emulator's status if it is not "ok". Otherwise "wrong" if a result exceeds the interpreter's error bounds,
+        and "ok" if none does.
     """
     inputs = p.random_inputs(1) if inputs is None else inputs
     run = emulate(kernel, inputs, time_limit=60.0)

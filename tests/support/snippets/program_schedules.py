@@ -13,7 +13,7 @@ Values = dict[str, int | str]
 
 
 def operand(name: str, layout: str, columns: int, vector: int = 8) -> Values:
-    """Return schedule values that copy the operand ``name`` to shared memory with cp.async."""
+    """Return the schedule values with which a kernel copies the operand ``name`` to shared memory with cp.async."""
     return {
         f"layout_{name}": layout,
         f"copy_{name}": "cp.async",

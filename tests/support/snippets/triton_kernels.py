@@ -131,7 +131,7 @@ def launch_by_descriptors(compiled: Any, m: int, n: int, k: int) -> Launch:
 
 @triton.jit
 def rope_in_place(q, cosine, sine, HALF: tl.constexpr):
-    """Rotate pairs in place. A block has more threads than a tile has elements, so threads load the same elements."""
+    """Rotate pairs in place. A tile has fewer elements than a block has threads: several threads load each element."""
     row = tl.program_id(0)
     k = tl.arange(0, HALF)
     first, second = q + row * 2 * HALF + k, q + row * 2 * HALF + HALF + k

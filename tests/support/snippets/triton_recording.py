@@ -13,7 +13,7 @@ CONFIGS = ((16, 32, 16, 2, 2), (64, 32, 64, 3, 4), (128, 32, 128, 4, 4), (128, 6
 
 
 def recording(folder: Path, scale: float = 1.0, capability: tuple[int, int] = (8, 0)) -> Path:
-    """Write two matmuls whose times depend on the tile size, and return the file."""
+    """Write a recording of two matmuls, whose times depend on the tile size, and return its file."""
     lines = [json.dumps({"shared_memory": 166912, "device_capa": capability, "name": "mm"}), COLUMNS]
     for m, k, n in ((4096, 4096, 4096), (2048, 1024, 512)):
         problem = f"{m},{k},{n},torch.float16,torch.float16,{k},1,{n},1,True,True,not_float_32"

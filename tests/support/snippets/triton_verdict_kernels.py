@@ -1,4 +1,4 @@
-"""Triton kernels of the golden verdicts, which contain line numbers of this file."""
+"""Triton kernels whose verdicts are golden files. The golden files contain line numbers of this file."""
 
 # mypy: ignore-errors
 import torch

@@ -144,7 +144,8 @@ def test_a_kernel_that_rounds_no_operand_leaves_it_to_the_tensor_core(
 
 
 def test_every_kind_has_a_case() -> None:
-    # Other test files cover the kinds for PTX text, sm_90, sm_100, crashes, the heap, symbols and launch limits.
+    # Other test files cover the kinds of findings about PTX text, sm_90, sm_100, crashes, the heap, symbols and launch
+    # limits.
     of_ptx = {K.UNSET_SYMBOL, K.UNDEFINED_REGISTER, K.WRONG_STATE_SPACE, K.OUT_OF_BOUNDS_LOCAL, K.CRASH, K.HEAP_MISUSE,
               K.LAUNCH_LIMIT}  # fmt: skip
     of_hopper = {K.WGMMA_IN_FLIGHT, K.BULK_COPY_IN_FLIGHT, K.MISSING_WGMMA_FENCE, K.MISSING_PROXY_FENCE,

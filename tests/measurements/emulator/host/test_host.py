@@ -67,7 +67,7 @@ def test_ctrl_c_is_raised_after_the_compiler_has_ended(monkeypatch: pytest.Monke
 
 @pytest.fixture
 def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compiler:
-    """Return ``compiler(script)``, which puts a g++ on the PATH that runs the script instead of compiling."""
+    """Return ``compiler(script)``, which puts a fake g++ on the PATH. To compile, this g++ runs the script."""
     real, built = host_compiler(), runner()
 
     def install(script: str) -> Path:

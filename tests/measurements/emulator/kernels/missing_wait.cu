@@ -1,4 +1,4 @@
-// With BROKEN, a thread's cp.async is read without a wait for its group.
+// With BROKEN, threads read what other threads copied with cp.async, but no thread waits for its cp.async group.
 #include "common.cuh"
 
 extern "C" __global__ void kernel(const float* a, float* o) {

@@ -1,4 +1,4 @@
-"""Move instructions between a word and a vector of 8-bit registers. Triton emits them to convert int8 on sm_80."""
+"""Test ``mov`` between a word and a vector of 8-bit registers. Triton emits it to convert int8 on sm_80."""
 
 from __future__ import annotations
 

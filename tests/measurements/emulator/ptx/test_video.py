@@ -140,7 +140,7 @@ def test_shifts(name: str, mode: str) -> None:
         return a << by if name == "vshl" else a >> by
 
     def saturate(x: int, _size: int, kind: str) -> int:
-        """Saturate 34 bits to 32 bits, even if only one byte or half of the result is used."""
+        """Saturate 34 bits to 32 bits, even if only one byte or 16-bit half of the result is used."""
         return clamped(extended(x, 34, "s32"), 32, kind)
 
     snippets = [

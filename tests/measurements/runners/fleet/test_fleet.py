@@ -1,4 +1,4 @@
-"""The runner's guarantees hold on a real Ray cluster of two simulated nodes, also if nodes are lost."""
+"""The runner's guarantees hold on a real Ray cluster of two simulated nodes, even if nodes are lost."""
 
 from __future__ import annotations
 

@@ -93,14 +93,14 @@ PLANTED = (
         "Plan::wait(stage.empty(), stage.parity);",
     ),
     Planted(
-        "half of the bytes are expected",
+        "the barrier expects only half of the bytes",
         "a pair",
         K.ASYNC_READ_BEFORE_WAIT,
         "pair * (Plan::scales_at + Plan::scale_bytes)",
         "C::stage_bytes",
     ),
     Planted(
-        "too many bytes are expected",
+        "the barrier expects too many bytes",
         "plain",
         K.BARRIER_NOT_REACHED,
         "pair * (Plan::scales_at + Plan::scale_bytes)",

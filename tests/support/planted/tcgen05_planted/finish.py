@@ -41,7 +41,7 @@ PLANTED = (
         "release(empty, lane);\n",
     ),
     Planted(
-        "sums are released after the first columns",
+        "sums are released when only their first columns were read",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
         "if (first + chunk == C::tile_n) {",

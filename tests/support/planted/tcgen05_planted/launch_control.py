@@ -41,7 +41,7 @@ PLANTED = (
         "",
     ),
     Planted(
-        "half of the response's bytes are expected",
+        "the barrier expects only half of the response's bytes",
         "launch control",
         K.BARRIER_NOT_REACHED,
         "mbarrier_arrive_expect_tx(answer.full(), 16)",
@@ -70,7 +70,7 @@ PLANTED = (
         "        next = take<Who>(answer) < 0 ? -1 : id;",
     ),
     Planted(
-        "the block number is used as the tile of a pair",
+        "the block number is used as the pair's tile number",
         "launch control of pairs",
         WRONG,
         "return block < 0 ? -1 : block / pair;",

@@ -175,14 +175,14 @@ int main(int argc, char** argv) {
       CHECK(cudaGraphAddEmptyNode(&between, graph, &first, 1));
       CHECK(cudaGraphAddKernelNode(&side, graph, &between, 1, &doubling));
       CHECK(cudaGraphAddKernelNode(&first, graph, sound ? &side : &between, 1, &refilling));  // edge_around
-    } else {  // a child graph, and a node that does or does not depend on it
+    } else {  // a child graph, and a node that depends on it only if sound
       CHECK(cudaGraphCreate(&inner, 0));
       CHECK(cudaGraphAddKernelNode(&first, inner, nullptr, 0, &filling));
       CHECK(cudaGraphAddChildGraphNode(&between, graph, nullptr, 0, inner));
       CHECK(cudaGraphAddKernelNode(&side, graph, &between, sound ? 1 : 0, &doubling));  // child
     }
     launch(graph, stream());
-  } else if (is("host_node")) {  // a host function that does or does not depend on the kernel
+  } else if (is("host_node")) {  // a kernel, and a host function that depends on it only if sound
     cudaGraph_t graph;
     cudaGraphNode_t first, second;
     int value = 1;
@@ -292,7 +292,7 @@ int main(int argc, char** argv) {
     if (sound) other.join();
     plain[0] = managed[7];  // read_before_join
     if (!sound) other.join();
-  } else if (is("told")) {  // a thread reads a kernel's result, after another thread waits for the kernel and signals it
+  } else if (is("told")) {  // a thread waits for a kernel, and then signals another thread, which reads the result
     cudaStream_t a = stream();
     std::mutex mutex;
     std::condition_variable said;

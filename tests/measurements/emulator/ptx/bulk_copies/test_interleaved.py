@@ -56,7 +56,7 @@ def inside(position: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def box_slices(x: Array, box: tuple[int, ...], position: tuple[int, ...]) -> Array:
-    """Return the slices that a load of the box copies. The box has size one in the second dimension."""
+    """Return the slices that are copied when the box is loaded. The box has size one in the second dimension."""
     counts = (box[0], 1, *box[2:])
     out = np.zeros((*counts, x.shape[-1]), x.dtype)
     for at in itertools.product(*map(range, counts)):

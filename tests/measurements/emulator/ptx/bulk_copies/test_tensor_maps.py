@@ -171,7 +171,7 @@ RELEASE = 'asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memor
 
 
 def use(source: str, included: Headers, of: Array | None = None) -> Emulation:
-    """Run a kernel that builds a map with the fields ``of`` (default: the fields of ``USED``), and uses the map."""
+    """Run a kernel that builds a tensor map and uses it. ``of`` has the map's fields (default: those of ``USED``)."""
     x = np.arange(2 * 40 * 64, dtype=np.uint16).reshape(2, 40, 64)
     fields = (fields_of(USED, 0) if of is None else of).view(np.uint8)
     arguments = (

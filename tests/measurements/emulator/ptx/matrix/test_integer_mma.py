@@ -72,7 +72,7 @@ ALL = [
 
 
 def random_matrix(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> Ints:
-    """Return random values of the type, among them many lowest and highest values."""
+    """Return random values. About two thirds of them are the lowest or the highest value of the type."""
     bits = BITS[kind]
     low = -(2 ** (bits - 1)) if kind.startswith("s") else 0
     high = low + 2**bits - 1

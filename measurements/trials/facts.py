@@ -10,7 +10,7 @@ from typing import Any, Self
 from measurements.files.text import printable
 from search_spaces.operators.problem import Problem
 
-_MOST_METRICS = 100  # a message below contains this number
+_MOST_METRICS = 100
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ProblemFacts:
         if not all(isinstance(n, (int, float)) and math.isfinite(n) for n in numbers):
             raise ValueError("flops, min_bytes and metrics of a problem must be finite numbers")
         if self.flops < 0 or self.min_bytes <= 0 or len(self.metrics) > _MOST_METRICS:
-            raise ValueError("a problem needs min_bytes > 0, flops >= 0 and at most 100 metrics")
+            raise ValueError(f"a problem needs min_bytes > 0, flops >= 0 and at most {_MOST_METRICS} metrics")
 
     @classmethod
     def of(cls, problem: Problem, config: Mapping[str, int | str], seconds: float | None) -> Self | None:

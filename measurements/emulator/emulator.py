@@ -110,7 +110,7 @@ def emulate(
         if not kernel.then:
             return _launched(kernel, partial(compile_to_bytecode, kernel), inputs, settings)
         if settings.blocks is not None or settings.memory != PLAIN_MEMORY:
-            raise ValueError("a pipeline has several launches: leave out the options blocks and memory")
+            raise ValueError("a pipeline has several launches: leave out the options `blocks` and `memory`")
         arrays = _check(kernel, inputs)
 
         def run(step: GeneratedKernel, inputs: Mapping[str, Array], memory: Memory) -> Emulation:
@@ -135,7 +135,7 @@ def emulate_ptx(
         As ``emulate``.
 
     Raises:
-        HostFailure: If this machine is the problem.
+        HostFailure: If this machine cannot run the emulation.
         ValueError: As ``emulate``.
         TypeError: For an unknown option.
     """
@@ -298,7 +298,7 @@ def run_job(compiled: CompiledBytecode, text: str, folder: Path, time_limit: flo
     if events.end is None and not killed and -code not in _CRASHES:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
         why = f": {last_line(stderr)}" if stderr.strip() else ""
-        raise HostFailure(f"an emulated launch {how}{why}: free memory and disk space, and try again")
+        raise HostFailure(f"an emulated launch {how}{why}: free up memory and disk space, and try again")
     status, reason = events.status(killed, code, time_limit)
     return Emulation(
         status=status,

@@ -36,7 +36,7 @@ class FindingKind(StrEnum):
     READ_ONLY_LOAD_OF_WRITTEN = "read_only_load_of_written"  # ld.global.nc of data that the same launch has written
     LOST_WRITE = "lost_write"  # two threads write the same output element, and the first value is never read
     UNWRITTEN_OUTPUT = "unwritten_output"
-    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a launch does not reset a zeroed workspace to zero
+    WORKSPACE_NOT_ZERO = "workspace_not_zero"  # a `zeroed` workspace is not zero again after the launch
     INVALID_ARGUMENT = (
         "invalid_argument"  # invalid argument of an instruction, such as a thread count that is not a multiple of 32
     )
@@ -64,7 +64,7 @@ class FindingKind(StrEnum):
     TCGEN05_IN_FLIGHT = "tcgen05_in_flight"  # accesses data that an unfinished tcgen05 instruction reads or writes
     MISSING_TCGEN05_FENCE = "missing_tcgen05_fence"  # two threads synchronise without tcgen05.fence
     MISSING_TCGEN05_WAIT = "missing_tcgen05_wait"  # accesses registers of a tcgen05.ld before tcgen05.wait::ld
-    # Tensor memory that is not allocated, not freed, or belongs to another warp, ...
+    # Use of tensor memory that is not allocated or belongs to another warp, tensor memory that is never freed, ...
     TENSOR_MEMORY_MISUSE = "tensor_memory_misuse"
     UNINITIALIZED_TENSOR_MEMORY = "uninitialized_tensor_memory"
     HOST_RACE = "host_race"  # unordered accesses of two streams, or of a stream and the host
@@ -404,8 +404,8 @@ MEANINGS: Mapping[FindingKind, str] = {
     ),
     FindingKind.UNDEFINED_REGISTER: (
         "use of bits of a register or local variable that were not written on this path. The finding is only a note "
-        "if a vector store includes elements that were not written, if the bits only select a value that is not used, "
-        "or if they do not affect the results of the launch"
+        "in three cases: a vector store includes elements that were not written; the bits are only used to select a "
+        "value, and the selected value is not used; or the bits do not affect the results of the launch"
     ),
     FindingKind.WRONG_STATE_SPACE: "pointer to one state space that is used to access another",
     FindingKind.TRAP: "trap, failed assertion, or more than 4,096 nested calls",
@@ -429,8 +429,9 @@ MEANINGS: Mapping[FindingKind, str] = {
         "mbarrier; plain access to an mbarrier"
     ),
     FindingKind.MISSING_MBARRIER_FENCE: (
-        "bulk copy that signals an mbarrier of another block of the cluster, although neither `fence.mbarrier_init` "
-        "nor `fence.proxy.async` followed the initialization of the mbarrier; a note for PTX without source"
+        "bulk copy that signals an mbarrier of another block of the cluster, if the initialization of the mbarrier was "
+        "not followed by `fence.mbarrier_init` or `fence.proxy.async`. The finding is only a note if the PTX has no "
+        "source"
     ),
     FindingKind.BLOCK_EXITED: "access to the shared memory of another block of the cluster, which may have exited",
     FindingKind.HEAP_MISUSE: (

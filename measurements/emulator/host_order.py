@@ -55,7 +55,7 @@ class HostAccess:
 
 @dataclass(frozen=True, eq=False)
 class HostRace:
-    """Two uses of the same bytes that are not ordered.
+    """Two unordered uses of the same bytes.
 
     Attributes:
         earlier: The use by the operation that the program called first.
@@ -217,7 +217,7 @@ class HostOrder:
         return [access for access in self._uses.get(block, ()) if not _before(access, host)]
 
     def pending_blocks(self) -> list[int]:
-        """Return the allocations that may have uses for which the host has not waited."""
+        """Return the allocations that may still be in use by work for which the host has not waited."""
         return list(self._uses)
 
     def forget(self, block: int) -> list[HostAccess]:

@@ -49,8 +49,8 @@ def run_executable(
     Args:
         command: The program and its arguments.
         options: Device, and options of all launches.
-        verify: Called with each launch, which it must run at least once. The program continues with the memory that the
-            last run leaves.
+        verify: Called with each launch. It must run the launch at least once. The program continues with the memory
+            that the last run leaves.
         on_finding: Called with each finding as soon as it is found (once per kernel, kind and line). Also called with a
             sentence about each function that is not emulated.
 

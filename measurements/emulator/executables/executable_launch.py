@@ -197,7 +197,7 @@ class ExecutableLaunch:
     def _left_differently(
         self, done: Emulation, writes: Writes, order: Order, launches: int, perturb: bool, time_limit: float
     ) -> list[Stretch] | None:
-        """Return the memory that depends on undefined values; None if other values make the launch end differently."""
+        """Return the memory that depends on undefined values; None if they also change how the launch ends."""
         differ = np.zeros(0, np.uint64)
         limit = time_limit_of(done, time_limit)
         for poison in POISON_PATTERNS:
@@ -228,7 +228,10 @@ def joined(parts: Iterable[Stretch]) -> list[Stretch]:
 
 
 def error_of(done: Emulation) -> tuple[int, bool]:
-    """Return the CUDA error of a launch, and True if the error is sticky because the launch did not finish."""
+    """Return the CUDA error of a launch, and whether the error is sticky.
+
+    An error is sticky if the launch did not finish.
+    """
     if done.status in ("unsupported", "compile_error"):
         return NOT_SUPPORTED, False
     if done.status == "timeout":

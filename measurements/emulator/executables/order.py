@@ -173,7 +173,7 @@ class ExecutableOrder:
         self.order = HostOrder()
         self.sites = CallSites(program)
         self._found = found
-        self._streams = {LEGACY: LEGACY}  # timelines by number of the stream or of the running graph node
+        self._streams = {LEGACY: LEGACY}  # timelines; the key is the number of the stream or of the running graph node
         self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
         self._blocks: dict[int, _Allocation] = {}

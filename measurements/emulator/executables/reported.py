@@ -71,7 +71,10 @@ class ReportedFindings:
             self.add(replace(launch_finding, message=message, finding=note), (*key, "note"))
 
     def has_failed(self) -> None:
-        """Turn notes about copies of undefined memory to the host into faults: the program ended with an error."""
+        """Report copies of undefined memory to the host as faults, because the program ended with an error.
+
+        They were only notes before.
+        """
         for copied in [f for f in self.result.findings if not f.is_fault]:
             if copied.finding is None or copied.kind != str(FindingKind.UNINITIALIZED_HOST_READ):
                 continue

@@ -1,8 +1,9 @@
 """Answer the requests of a running executable by emulating its launches.
 
-The replacement libraries in the program send the requests (library/session.cpp). A request consists of two lengths, a
-text and bytes. An answer consists of a length and a text. Device memory is one file. The program and the runner of each
-launch map the file at the same address, so pointers are valid in both, and nothing is copied.
+The replacement libraries in the program send the requests (library/session.cpp). A request consists of two lengths,
+followed by a text and by data of these lengths. An answer consists of a length and a text. Device memory is one file.
+The program and the runner of each launch map the file at the same address, so pointers are valid in both, and nothing
+is copied.
 """
 
 from __future__ import annotations

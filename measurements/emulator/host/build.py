@@ -245,7 +245,7 @@ def _compile_parts(
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:
     """Precompile the standard headers, and return the g++ options that use them.
 
-    Returns () if precompiling fails. Parts then compile the headers that they include.
+    Returns () if precompiling fails. Each part of the emulator then compiles the headers that it includes.
     """
     if "clang" in compiler.identity:
         return ()

@@ -226,7 +226,7 @@ def _run(
     with process:
         _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # compilers of this folder were terminated while this compiler was starting
+            if scratch in _ended:  # end_compilers was called for this folder while the compiler was starting
                 _kill_group(process.pid)
             stdout, complained = process.communicate(text, seconds)
         except BaseException:

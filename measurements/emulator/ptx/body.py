@@ -224,7 +224,7 @@ class _Lines:
             return
         numbers = [int(g) if g is not None else -1 for g in loc.groups()]
         here, outer = (numbers[0], numbers[1], numbers[2]), (numbers[3], numbers[4], numbers[5])
-        if numbers[1] == 0:  # line 0 means an unknown line, so the last line stays valid
+        if numbers[1] == 0:  # line 0 means that the line is unknown: keep the last known line
             return
         inlined = outer if numbers[3] >= 0 else None
         if here not in self._outer or self._outer[here] != inlined:

@@ -99,7 +99,7 @@ def _options(kernel: GeneratedKernel) -> tuple[str, ...]:
 
 
 def compile_to_text(kernel: GeneratedKernel) -> tuple[str, str]:
-    """Compile a kernel to the PTX that ``compile_to_bytecode`` translates, without a cache.
+    """Compile a kernel, without using a cache, to the PTX that ``compile_to_bytecode`` translates.
 
     Returns:
         The PTX, and the mangled name of the entry in the PTX.

@@ -10,7 +10,7 @@ from typing import TypeVar
 _T = TypeVar("_T")
 
 SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
-# Most of the text must match outside of the repeated group, because each repetition needs 100 bytes of memory.
+# The repeated group must match only a small part of the text, because each repetition needs 100 bytes of memory.
 _STATEMENT = re.compile(r"[^;\"]*(?:\"[^\"]*\"[^;\"]*)*;")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 

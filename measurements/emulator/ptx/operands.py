@@ -56,7 +56,11 @@ class OperandReader:
             self._known.clear()
 
     def read(self, text: str) -> tuple[Operand, ...]:
-        """Return the comma-separated operands in ``text``. Raises PtxError without a line number."""
+        """Return the comma-separated operands in ``text``.
+
+        Raises:
+            PtxError: If ``text`` is invalid. The message contains no line number yet.
+        """
         if not text:
             return ()
         operands = []

@@ -256,7 +256,8 @@ Job read_job(Machine& machine, const char* path) {
       job.buffers.push_back(b);
       job.offsets.push_back(0);
     } else if (key == "heap") {
-      // The device heap of the program in this memory: position, bytes, cudaLimitMallocHeapSize, number of resets.
+      // The program's device heap, which lies in the memory mapped above: address, size in bytes,
+      // cudaLimitMallocHeapSize, and number of resets.
       std::uint64_t address = 0, resets = 0;
       std::size_t bytes = 0, limit = 0;
       bool copied = false;
@@ -323,7 +324,7 @@ void on_crash(int signal) {
 
 void on_time_limit(int) {
   Machine& machine = *running;
-  // If a thread waits forever, it is more informative than the thread that ran last.
+  // A thread that waits forever is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
     const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));

@@ -48,7 +48,7 @@ void on_touch(int signal, siginfo_t* info, void* context) {
     Guards& b = guards();
     auto it = b.guards.upper_bound(address);
     if (it != b.guards.begin() && (--it)->second.to > address) {
-      // pages that pending work only reads stay readable, so a faulting access to such a page is a write
+      // if pending work only reads a page, the page stays readable, so a faulting access to it is a write
       bool writes = it->second.use == use_read;
 #if defined(__x86_64__)
       writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;

@@ -105,8 +105,8 @@ int run(const Launch& launch) {
   std::fflush(nullptr);  // earlier output of the program must precede the kernel's output
   std::istringstream answer(s.ask(text.str()));
   int error = success, stays = 0;
-  // Numbers of address ranges in the reply: still unwritten; computed by the launch from unwritten memory; to be
-  // guarded.
+  // The reply contains three kinds of address ranges: ranges that are still unwritten, ranges that the launch has
+  // computed from unwritten memory, and ranges to be guarded. These are the numbers of ranges of each kind.
   std::size_t counts[3] = {};
   answer >> error >> stays >> counts[0] >> counts[1] >> counts[2];
   Intervals still;

@@ -53,6 +53,7 @@ void note_use(const void* address, std::size_t bytes, Use use);
 std::string running_stream_and_site();  // stream and call site of the running operation, such as "1 12ab,34cd"
 void note_allocation(const Allocation& allocation);
 void note_free(const Allocation& allocation, bool in_stream_order);
-void callback_done();  // called when a host callback has ended: it counts as a wait for earlier work of the stream
+// Called when a host callback has ended. The end of the callback counts as a wait for earlier work of the stream.
+void callback_done();
 
 }  // namespace autosched::program

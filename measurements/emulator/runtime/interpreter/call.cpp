@@ -80,7 +80,7 @@ void enter(Warp& w, std::uint32_t callee, unsigned lane, std::uint32_t call) {
   const Function& f = machine.program.functions[callee];
   Activation a{call, callee, w.local_top[lane], w.local_base[lane][callee], {}};
   if (w.active_calls[lane][callee]++ != 0) {
-    // In a recursive call, the lane's registers of the function are saved until the inner call returns.
+    // In a recursive call, the function's registers are saved for this lane until the inner call returns.
     for (const Span& r : f.registers) save(w, r, lane, a.saved);
   }
   for (const Span& r : f.registers) {

@@ -87,9 +87,9 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   return group;
 }
 
-// Compares the values that lanes polled at this instruction with the values of their previous poll at it. If the values
-// are unchanged, the lanes may be waiting, and are marked as spinning. Not inlined, because inlined
-// code would take registers from run_warp.
+// Compares the values that lanes polled at this instruction with the values that they polled here the previous time. If
+// the values are unchanged, the lanes may be waiting, and are marked as spinning. Not inlined, because inlined code
+// would take registers from run_warp.
 [[gnu::noinline]] void compare_answer(Warp& w, const Instruction& i, Lanes lanes) {
   Machine& machine = *w.machine;
   const auto mix = [](std::uint64_t x, std::uint64_t y) {
@@ -264,7 +264,7 @@ void end_block(Machine& machine) {
 void run_warp(Machine& machine, unsigned index) {
   Warp& w = machine.warps.all[index];
   unsigned turns = 0;
-  bool ahead = w.ahead;  // true: lanes that polled an unchanged value let the other lanes of their warp run
+  bool ahead = w.ahead;  // true: lanes that polled an unchanged value run after the other lanes of their warp
   for (;;) {
     Lanes runnable = runnable_lanes(w);
     if (runnable == 0) {

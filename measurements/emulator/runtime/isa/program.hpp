@@ -49,8 +49,8 @@ bool load_program(Machine& machine, const char* path);
 // Sets the kernel's arguments, which are given as bytes. Returns false, with a line on stderr, if they do not fit the
 // kernel's parameters.
 bool set_arguments(Machine& machine, const std::vector<std::string>& bytes);
-// Module-scope variables. They are allocated after the launch's buffers, except that a bound variable is itself a
-// buffer of the launch.
+// Module-scope variables. They are allocated after the launch's buffers. A bound variable is not allocated, because it
+// is itself a buffer of the launch.
 void bind_variable(Machine& machine, const std::string& name);
 void place_bound_variable(Machine& machine, const std::string& name, void* address);
 std::vector<BufferSpec> variable_specs(Machine& machine);

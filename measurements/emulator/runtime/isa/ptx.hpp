@@ -17,7 +17,7 @@ namespace autosched::emulator::ptx {
 using Lanes = std::uint32_t;
 constexpr Lanes all_lanes = ~Lanes{0};
 
-// Header of a register, which is followed by the values of 32 lanes. `defined`: the lanes that have written the
+// Header of a register. The values of the 32 lanes follow it in memory. `defined`: the lanes that have written the
 // register and in which all its bits are known.
 struct Register {
   Lanes defined;
@@ -70,7 +70,7 @@ using Execute = void (*)(Warp&, const Instruction&, Lanes);
 enum class Flow : std::uint8_t {
   plain,       // executes immediately, for the active lanes
   branch,      // immediate 0: target
-  indexed,     // source 0: index, immediates: targets
+  indexed,     // source 0: the index; immediates: the targets
   call,        // see Function
   leave,       // ret: of a function, or of the kernel
   exit,
@@ -111,8 +111,8 @@ struct Instruction {
   const std::uint32_t* operand = nullptr;  // offsets of registers: destinations, then sources
   const std::uint8_t* width = nullptr;     // widths of the operands in bytes; 0 for a predicate
   const std::int64_t* immediate = nullptr;
-  // for each operand, the number of its register among those that may hold copies (copies.cpp); 0: it cannot hold a
-  // copy
+  // for each operand, the index of its register in the list of registers that may hold copies (copies.cpp); 0 if the
+  // register cannot hold a copy
   const std::uint32_t* followed = nullptr;
 
   std::uint32_t destination(unsigned k) const { return operand[k]; }
@@ -188,7 +188,7 @@ constexpr std::uint32_t most_readings = 256;  // maximum number of such loads pe
 // The last execution of a shared-memory load in the running block: its time, its epoch, the epoch of the execution
 // before it, and the address that each lane has read.
 struct LastRead {
-  std::uint64_t tick = 0;  // in the count of effects, like Effect::tick
+  std::uint64_t tick = 0;  // a count of effects, like Effect::tick
   Epoch epoch = 0, before = 0;
   Lanes lanes = 0;
   unsigned bytes = 0, address[warp_size] = {};
@@ -223,8 +223,8 @@ struct Warp {
   std::unordered_map<const Instruction*, std::uint64_t> states;
   bool ahead = false;  // true: the lanes that are furthest ahead in the program run next
   const Instruction* waiting[warp_size] = {};  // the collective or barrier at which a lane waits
-  std::vector<Effect> effects;                 // by Instruction::effect
-  std::vector<std::unique_ptr<Reading>> readings;  // by Instruction::reading; nullptr: not executed yet
+  std::vector<Effect> effects;                 // indexed by Instruction::effect
+  std::vector<std::unique_ptr<Reading>> readings;  // indexed by Instruction::reading; nullptr: not executed yet
   std::vector<std::unique_ptr<LastRead>> last_reads;
   // locations of loaded values, by the register's number (copies.cpp); number 0 is unused
   std::vector<std::array<std::uint64_t, warp_size>> loaded_from;

@@ -148,7 +148,7 @@ struct Clocks {
   void advance(unsigned w);
   // Ends the epoch of a warp, but its lanes stay unordered with each other.
   void tick(unsigned w) { ++now[w]; }
-  // Orders the next actions of warp w after an actor's epoch.
+  // Records that the next actions of warp w are ordered after an actor's epoch.
   void learn(unsigned w, unsigned actor, Epoch epoch) {
     auto& up_to = known[w].seen.up_to;
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
@@ -158,8 +158,8 @@ struct Clocks {
   // `living`: lanes that have not exited.
   void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
                    unsigned actor, Epoch epoch);
-  // Forgets the identity of the oldest single event (`event` becomes 0). If the same lanes already have an entry for
-  // such events, merges the two entries.
+  // Sets `event` to 0 in the oldest entry in which it is not 0. If the same lanes already have an entry whose `event`
+  // is 0, merges the two entries.
   static void forget_event(std::vector<Alone>& mine);
   // Synchronises some lanes of a warp, and merges their clocks. `living`: lanes that have not exited. If the lanes form
   // a group, such as a tile of cooperative groups, each lane is ordered after the earlier actions of the whole group.

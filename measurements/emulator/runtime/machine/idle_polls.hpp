@@ -17,7 +17,7 @@ class IdlePolls {
   // barriers.
   void meet() { met_ = true; }
   bool met() const { return met_; }
-  // Called after a change of state that no thread polls, such as a change of registers.
+  // Called after a change to state that is not polled by any thread, such as registers and local memory.
   void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }

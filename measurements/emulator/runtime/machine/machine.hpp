@@ -269,7 +269,7 @@ inline bool of_running(Machine& machine, Epoch epoch) {
 // Reserves zeroed memory. Pages are allocated at their first access.
 void* reserve_zeroed(Machine& machine, std::size_t bytes);
 
-// Starts the clocks of blocks, with epochs from `first` on. Initially, their warps are the only actors.
+// Starts the clocks of blocks. Their epochs are numbered from `first` on. Initially, their warps are the only actors.
 void start_clocks(Machine& machine, Epoch first);
 unsigned add_actor(Machine& machine, std::string name, Kind in_flight);
 Kind in_flight_kind(Machine& machine, unsigned actor);

@@ -17,8 +17,8 @@ void count_global_request(Machine& machine, SiteIndex site, const char* instruct
 // `rows`: the addresses of all rows.
 void count_shared_rows(Machine& machine, SiteIndex site, const char* instruction, int bytes, const unsigned* rows, unsigned phases);
 
-// The farthest level of memory that any lane of the last load reached, which determines its latency. Used with
-// launch.count.
+// The farthest level of memory that any lane of the last load reached. This level determines the load's latency. Used
+// with launch.count.
 enum class Reached { shared, constant, l1, memory };
 Reached take_reached(Machine& machine);
 void count_constant_request(Machine& machine, SiteIndex site, int bytes, std::uint32_t lanes, const std::uint64_t* addresses);

@@ -12,9 +12,9 @@ struct Bytes {
   unsigned char byte;
   bool answer;
 };
-// Poison that repeats one byte. Read as floating-point values, it is zero, NaN, large, tiny, large negative, or (f32
-// and f64) one of two values near the largest. Read as unsigned integers, it includes the smallest and the largest
-// integer.
+// Poison patterns, each of which repeats one byte. Read as floating-point values, they are zero, NaN, a large, a tiny
+// and a large negative value, and (for f32 and f64) two values near the largest magnitude. Read as unsigned integers,
+// they include the smallest and the largest integer.
 constexpr Bytes of_one_kind[] = {{0x00, false}, {0xff, true},  {0x77, true}, {0x88, false},
                                  {0xf7, true},  {0x7f, false}, {0xfe, true}};
 constexpr unsigned kinds = sizeof of_one_kind / sizeof *of_one_kind;

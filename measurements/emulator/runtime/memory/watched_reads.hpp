@@ -12,7 +12,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
                 unsigned bytes = 0);
 // Watches a value that `reader` has read from shared memory, and that `writer` now overwrites at self->site in a race.
 void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address);
-// Records that a finding stays a fault, whether or not the read value has an effect.
+// Records that a finding remains a fault even if the value that was read has no effect.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // called when the running blocks have ended
 // Called after the launch. If the reads of a finding had no effect, turns the finding into a note.

@@ -171,8 +171,9 @@ void settle(Machine& machine) {
   acquires.erase(settled, acquires.end());
 }
 
-// The release that the running thread would publish now. It covers the actions before the thread's own fences, and
-// before those fences of other threads that happened before now.
+// The release that the running thread would publish now. It covers the actions before the thread's own fences. It also
+// covers the actions before fences of other threads, if these fences are ordered before the running thread's next
+// action.
 ReleasePointer current_release(Machine& machine) {
   if (machine.global_order.learnt.fences == 0) return nullptr;
   const Epoch epoch = machine.clocks.now[machine.self->warp];

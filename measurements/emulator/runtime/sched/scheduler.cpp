@@ -95,7 +95,7 @@ void start_blocks(Machine& machine, Epoch first) {
 namespace {
 
 constexpr unsigned patience_of_pollers = 2048;  // polls per warp without progress that count as a deadlock
-constexpr unsigned patience_of_turns = 8;       // polls per warp without progress after which other blocks run
+constexpr unsigned patience_of_turns = 8;       // other blocks run after this many polls per warp without progress
 constexpr unsigned patience_where_warps_meet = 8;  // the previous limit is multiplied by this if warps met at barriers
 constexpr unsigned patience_of_loops = 256;     // laps of long loops (IdlePolls::add_lap) after which other blocks run
 constexpr unsigned furthest = 24;               // with a seed, a warp runs up to this many times in a row per round

@@ -26,7 +26,7 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;
   std::vector<Condition> conditions;
 };
-// A conditional node. A value that kernels set decides which of the node's bodies run, and how often.
+// A conditional node. Kernels set a value, which decides which of the node's bodies run, and how often.
 struct Conditional {
   enum class Type : int { if_else = 0, loop = 1, choice = 2 };  // cudaGraphConditionalNodeType
   std::uint32_t* value;

@@ -145,8 +145,8 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   });
 }
 
-// Adjacent elements, each updated separately: the update of each element is atomic, but not the update of all (PTX ISA,
-// atom). Sources: address, then the elements.
+// Updates adjacent elements. The update of each element is atomic, but the update of all elements together is not (PTX
+// ISA, atom). Sources: address, then the elements.
 template <class T, auto F>
 void update_vector(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;

@@ -194,8 +194,8 @@ void take(Warp& w, std::uint32_t to, Lanes active, const std::uint64_t* addresse
   });
 }
 
-// Fast path for lanes that all read one array that the kernel never writes, so no race is possible. Returns false,
-// without having read anything, if the lanes read anything else.
+// Fast path for lanes that all read one array that the kernel never writes, so no race is possible. In all other cases,
+// reads nothing and returns false.
 bool load_input(Warp& w, const Instruction& i, const Request& r, Lanes active) {
   Machine& machine = *w.machine;
   std::uint64_t addresses[warp_size];
@@ -431,8 +431,8 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
 void nothing(Warp&, const Instruction&, Lanes) {}
 void sleep(Warp& w, const Instruction&, Lanes) { ++w.machine->idle_polls; }
 
-// A clock register advances at each read, so that a loop that waits for some time terminates. It advances faster if all
-// threads only poll.
+// A clock register advances at each read. A loop that waits until some time has passed therefore terminates. The
+// register advances faster if all threads only poll.
 void clock(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   machine.ticks += 100 + 1000 * machine.idle_polls.vain();

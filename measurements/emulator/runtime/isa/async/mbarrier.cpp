@@ -398,8 +398,8 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
     return nullptr;
   }
   Mbarrier& m = found->second;
-  // The PTX ISA requires a fence. But if the mbarrier is in the same block, a barrier is sufficient: Triton's kernels
-  // have no fence.
+  // The PTX ISA requires a fence. But if the mbarrier is in the same block, the emulator accepts a barrier instead,
+  // because Triton's kernels have no fence.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
   if (!check_mbarrier_visible(machine, address, instruction, to_engine) && to_engine && !fenced) {
     FINDING_OF_TWO(

@@ -33,7 +33,7 @@ struct Mbarrier {
   Knowledge joining, released;  // clocks of the arrivals of the current phase, and of all finished phases
   // by thread: the phase that the thread's last poll found unfinished, plus 1; 0: none
   std::vector<std::uint32_t> awaited;
-  std::vector<PhaseSeen> seen;         // a lane is in at most one element
+  std::vector<PhaseSeen> seen;         // each lane occurs in at most one element
 
   Epoch epoch(Machine& machine) const { return machine.clocks.first + phase; }
 };

@@ -273,7 +273,7 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.loaded_as = static_cast<std::uint8_t>(spec.loaded_as);
   for (unsigned d = 0; d < spec.rank; ++d) {
     m.given |= Map::bit_of(MapField::global_dim, d);
-    // not set(): sizes up to 2^32 do not fit its 32-bit values
+    // set() is not used here, because a size of 2^32 does not fit its 32-bit values
     m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
     give(MapField::box_dim, d, spec.box[d]);
     give(MapField::element_stride, d, spec.element_strides[d]);

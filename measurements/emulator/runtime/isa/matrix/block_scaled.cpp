@@ -27,9 +27,9 @@ double scale_value(bool ue4m3, unsigned byte) {
   return byte == 0xffu ? NAN : std::ldexp(1.0, static_cast<int>(byte) - 127);
 }
 
-// Immediates: see block_scaled_form. They select, among each four lanes, a pair that holds the scales of A and a lane
-// that holds the scales of B. Among lanes 4 g to 4 g + 3, the lower lane of the pair has the scales of row g of A, and
-// the upper lane has the scales of row g + 8. The lane for B has the scales of column g.
+// Immediates: see block_scaled_form. In each group of four lanes, they select the pair of lanes that holds the scales
+// of A, and the lane that holds the scales of B. In the group of lanes 4 g to 4 g + 3, the lower lane of the pair has
+// the scales of row g of A, and the upper lane has the scales of row g + 8. The lane for B has the scales of column g.
 void mma_block_scale(Warp& w, const Instruction& i, Lanes) {
   constexpr unsigned m = 16, n = 8, most_k = 64;
   const auto k = static_cast<unsigned>(i.immediate[1]), scales = static_cast<unsigned>(i.immediate[4]);

@@ -1,4 +1,4 @@
-// wmma: PTX ISA 9.7.14. A function of an instruction runs when all lanes of the warp have arrived.
+// wmma: PTX ISA 9.7.14. The function that implements an instruction runs when all lanes of the warp have arrived.
 #include <algorithm>
 #include <cmath>
 

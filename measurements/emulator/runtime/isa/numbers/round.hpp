@@ -24,7 +24,7 @@ inline float add_in_global(float x, float y) { return canonical(flush(flush(x) +
 // (2026-11-27).
 constexpr std::uint16_t nan_outside_tensor = 0x7ff7;
 
-// Rounds the exact value sum + error to odd, where `sum` is this value rounded to nearest.
+// Rounds the exact value `sum + error` to odd. `sum` is the exact value rounded to nearest; `error` is the difference.
 inline double to_odd(double sum, double error) {
   if (error == 0 || !std::isfinite(sum)) return sum;
   auto bits = __builtin_bit_cast(std::uint64_t, sum);

@@ -108,8 +108,8 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
   b.arrived += whole_block ? machine.warp_lanes[w] : warp_size;
   const Epoch arrival = machine.clocks.now[w];
   machine.clocks.advance(w);
-  // If nothing orders this arrival after the arrivals of the barrier's previous use, another order of the warps could
-  // make it count for the previous use.
+  // If nothing orders this arrival after all arrivals of the barrier's previous use, the arrival could count for the
+  // previous use when the warps run in another order.
   for (const auto& [v, epoch] : b.before) {
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,

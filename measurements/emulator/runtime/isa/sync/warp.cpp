@@ -31,7 +31,7 @@ void shuffle(Warp& w, const Instruction&, Lanes lanes) {
   u32 values[warp_size] = {};
   std::uint64_t known[warp_size] = {};
   SiteIndex origins[warp_size] = {};
-  // for each lane: origin of the undefined bits that select the lane's source lane; 0 if all of them are defined
+  // for each lane: origin of undefined bits in the operands that select its source lane; 0 if there are none
   SiteIndex undecided[warp_size] = {};
   for_lanes(lanes, [&](unsigned k) {
     const Instruction& i = of(w, k);

@@ -21,7 +21,7 @@ struct Copies {
 namespace {
 
 constexpr std::size_t most_followed = 256;  // maximum number of tracked registers per kernel
-// a location is an address whose bits from size_shift up hold the size of the loaded value
+// a location is an address; its upper bits, starting at bit size_shift, contain the size of the loaded value
 constexpr unsigned size_shift = 56;
 
 bool is_global(const Instruction& i) { return i.immediates > 3 && i.immediate[3] < 2; }  // global or generic address

@@ -8,7 +8,7 @@
 // value since the load. A compare-and-swap is not an effect if it compares the value with the contents of the load's
 // location, because it changes memory only if the value is still there. The analysis follows all paths through the
 // code, because code that loads fragments one iteration ahead reuses registers: an effect only counts if the registers
-// have not been overwritten before. If it cannot follow all paths, it ignores the order of the instructions.
+// have not been overwritten before. If the analysis cannot follow all paths, it ignores the order of the instructions.
 #include <algorithm>
 #include <bit>
 #include <map>
@@ -41,7 +41,7 @@ struct DroppedValues : Unit {
     bool decides = false, lost = false;
     std::uint32_t reach = 0;
     std::vector<std::uint32_t> effects;
-    std::vector<Guard> skipped;  // guards of the instructions that branches on the value skip
+    std::vector<Guard> skipped;  // guards of the instructions that are skipped by branches on the value
     // loads after which the value has no further use, because its registers have been overwritten
     std::vector<const Instruction*> ends;
   };
@@ -50,13 +50,13 @@ struct DroppedValues : Unit {
     SiteIndex site, load;  // sites of the finding and of the load
     const Instruction* instruction;  // the load instruction if known, otherwise nullptr
     Who reader;
-    std::uint32_t lanes;  // the lanes of the reader's warp that made the read
+    std::uint32_t lanes;  // the lanes of the reader's warp that executed the load
     std::uint64_t since;
   };
   PerBlock<std::vector<Watched>> watched{parking};
   std::uint64_t begun = 0;  // time at which the running blocks started
   std::uint64_t effects_so_far = 0;
-  // by kind and site of the finding: whether any of its races is a fault
+  // for each kind and site of a finding: true if any of its races is a fault
   std::unordered_map<std::uint64_t, bool> races;
   Parked<std::uint64_t> parked_begun{parking, begun};
 

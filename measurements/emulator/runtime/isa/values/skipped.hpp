@@ -1,5 +1,5 @@
-// Analyses code that a branch skips. A racing value that decides a branch does not matter if the predicates of the
-// skipped instructions are false in this lane, because the skipped code then has no effect.
+// Analyses code that a branch skips. If the predicates of all skipped instructions are false in a lane, the skipped
+// code has no effect. A racing value that decides the branch is then harmless.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Guard {
 // load's address.
 bool only_computes(const Instruction& i);
 // Returns the guards of the guarded instructions that a forward branch skips. Returns std::nullopt if a skipped
-// instruction without a guard does anything except computing registers that no other code reads.
+// instruction has no guard, unless it only computes registers that no other code reads.
 std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_t branch);
 // Evaluates a guard for a lane, from the thread's indices. Returns true if the guard depends on anything else.
 bool may_meet(Warp& w, const Guard& guard, unsigned lane);

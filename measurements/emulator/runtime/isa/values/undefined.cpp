@@ -130,7 +130,7 @@ u64 known_below(Warp& w, const Instruction& i, unsigned k) {
   for (unsigned s = 0; s < i.sources; ++s) unknown |= ~known(w, i, s, k) & ones_of(i.width_of_source(s));
   return (i.flags & sat) != 0 ? 0 : (unknown & -unknown) - 1;
 }
-// For packed pairs of 32-bit or 16-bit values, each of which is known or unknown independently.
+// For packed pairs of 32-bit or 16-bit values. Each value of a pair is known or unknown independently of the other.
 u64 known_words(Warp& w, const Instruction& i, unsigned k) {
   u64 result = ~u64{0};
   for (unsigned s = 0; s < i.sources; ++s) {
@@ -341,8 +341,8 @@ void report_undefined_guard(Warp& w, const Instruction& i, Lanes undefined) {
 }
 
 namespace {
-// True if an instruction's result has only a few possible values, such as the result of a comparison. Most operands
-// then give the same result.
+// True if an instruction, such as a comparison, has only a few possible results. Most operands then give the same
+// result.
 bool answers(const Instruction& i) {
   constexpr std::string_view counts[] = {"clz.", "popc.", "bfind.", "fns."};
   const std::string_view name = i.row->name;

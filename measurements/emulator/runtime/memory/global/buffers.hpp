@@ -16,9 +16,9 @@ struct BufferSpec {
   std::size_t bytes;
   unsigned element_bytes;
   bool zeroed;
-  // How the content of an input is generated. f16 to e5m2: elements of this type that are small integers. `bits`:
-  // random bits, but no element is all ones. Sparse launches use these (measurements/emulator/sparse.py). `file`: the
-  // content begins at byte `seed` of the job's file of inputs.
+  // How the content of an input is generated. Sparse launches (measurements/emulator/sparse.py) use f16 to e5m2 and
+  // `bits`. f16 to e5m2: elements of this type that are small integers. `bits`: random bits, but no element is all
+  // ones. `file`: the content begins at byte `seed` of the job's file of inputs.
   enum class Content { none, f16, bf16, f32, e4m3, e5m2, bits, file } content = Content::none;
   std::uint64_t seed = 0;
   void* address = nullptr;  // address of a buffer in the mapped memory of a program; nullptr for other buffers
@@ -34,7 +34,7 @@ struct BufferSpec {
 };
 // Allocates the buffers between guard zones. Returns their addresses.
 std::vector<void*> reserve_buffers(Machine& machine, const std::vector<BufferSpec>& specs);
-// Sets a flag per byte of a buffer. Bit 0: the byte is defined now. Bit 1: the launch has written it. Bits 2 and
+// Sets the flags of each byte of a buffer. Bit 0: the byte is defined now. Bit 1: the launch has written it. Bits 2 and
 // higher: how the launch has accessed it.
 void flag_used_bytes(Machine& machine, std::size_t buffer, unsigned char* flags);
 // fill_unwritten poisons undefined bytes of arrays. After the launch, clear_unwritten sets bytes that are still

@@ -231,8 +231,8 @@ bool stores_back(Machine& machine, const Buffer& b, const void* address, const v
   return true;
 }
 
-// Reports concurrent writes by two threads. Equal values are only a note in the cases below, and so are nearly equal
-// values.
+// Reports concurrent writes by two threads. If the values are equal or nearly equal, the finding is only a note in the
+// cases below.
 void report_two_writes(Machine& machine, const Buffer& b, std::size_t cell, const Stamp& write, const char* doing,
                        const void* address, const void* from, int bytes) {
   const bool same = from != nullptr && std::memcmp(address, from, static_cast<std::size_t>(bytes)) == 0;

@@ -7,9 +7,9 @@ namespace autosched::emulator {
 struct Machine;
 
 // Accesses of one thread at self->site. Their transactions are not counted. ``relaxed``: the access does not race with
-// atomics. ``narrow``: the access has block scope. ``known``: if it is not nullptr, the read is lazy: undefined bytes
-// cause no finding. If there are any, read_global stores in ``known`` which bytes are defined, and returns false.
-// Otherwise it returns true.
+// atomics. ``narrow``: the access has block scope. ``known``: if it is not nullptr, the read is lazy, so undefined
+// bytes cause no finding. If a lazy read includes undefined bytes, read_global stores in ``known`` which bytes are
+// defined, and returns false. Otherwise it returns true.
 bool read_global(Machine& machine, void* to, const void* address, int bytes, const char* instruction, bool read_only, bool relaxed,
                  bool narrow = false, unsigned char* known = nullptr);
 // True if all lanes read aligned values from one array that the kernel never writes. The caller can then read memory

@@ -228,7 +228,8 @@ inline bool ordered(Machine& machine, const Stamp& before) {
 }
 // True if strong accesses, with or without fences, have communicated an action of another block to this block.
 bool glimpsed(Machine& machine, const Stamp& before);
-// Called for a strong read: learns the events that the last strong write to the address has communicated.
+// Called for a strong read: this thread then knows all events that were ordered before the last strong write to the
+// address.
 void glimpse(Machine& machine, const void* address);
 // called for a strong write: communicates this thread's earlier events
 void show(Machine& machine, const void* address);

@@ -14,7 +14,7 @@ namespace autosched::emulator {
 
 using namespace shared_shadow;
 
-// Host memory that holds the shared memory of the running blocks, and the names of static arrays.
+// Host memory in which the shared memory of the running blocks is stored. Also stores the names of static arrays.
 struct SharedMemory : Unit {
   using Unit::Unit;
 

@@ -33,8 +33,8 @@ unsigned dynamic_shared_address(Machine& machine);
 // ``lazily``: undefined bytes are not a fault until they are used; returns false if there are any.
 bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const char* instruction, bool lazily = false);
 void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction);
-// known_shared gets the known bits of a thread's last lazy read, and returns the source of the unknown bits.
-// note_unknown_shared sets the known bits of a thread's last write.
+// known_shared stores in `bits` which bits of a thread's last lazy read are known, and returns the source of the
+// unknown bits. note_unknown_shared records which bits of a thread's last write are known.
 SiteIndex known_shared(Machine& machine, unsigned address, int bytes, unsigned char* bits);
 void note_unknown_shared(Machine& machine, unsigned address, int bytes, const unsigned char* bits, SiteIndex origin);
 // Checks an atomic update and returns its bytes, or nullptr if they are out of bounds.

@@ -63,8 +63,8 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
 }
 
 // Returns a recorded read of byte `a` that is not ordered before the action of `me`, or nullptr if there is none.
-// `same_value`: ignores reads recorded at the current instruction. They represent writes of the same value by other
-// threads.
+// `same_value`: ignores reads recorded at the current instruction, because they represent writes of the same value by
+// other threads.
 const Stamp* unordered_read(Machine& machine, unsigned a, Who me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
@@ -326,8 +326,8 @@ bool check_write(Machine& machine, unsigned address, int bytes, Who me, const vo
 }
 
 namespace {
-// Returns an access to a byte that no proxy fence has made visible to the async proxy: the last write, or a read after
-// this write. Returns nullptr if there is none. `wrote`: whether the access is a write.
+// Returns an access that no proxy fence has made visible to the async proxy: the last write to the byte, or a read
+// after this write. Returns nullptr if there is none. Sets `wrote` to whether the returned access is a write.
 const Stamp* unfenced_use(Machine& machine, unsigned a, Who me, bool& wrote) {
   wrote = true;
   if (!is_fenced(machine, machine.shared_uses.last_write[a], me)) return &machine.shared_uses.last_write[a];

@@ -33,7 +33,7 @@ struct SharedUses : Unit {
   Pending* pending = nullptr;
   Stamp** last_read = nullptr;  // last reads, by actor and position
   // The actors that have read a byte since its last write, as a bit mask of their numbers modulo 32. It may include
-  // actors whose read is from an earlier block.
+  // actors that read the byte in an earlier block.
   std::uint32_t* readers = nullptr;
   // The warps that are not ordered with the last writer, but have written the same value with the same instruction. A
   // bit mask of their numbers modulo 32.
@@ -95,8 +95,8 @@ bool shadow_read(Machine& machine, unsigned position, int bytes, Who me, bool la
 // (CUDA Programming Guide, SIMT architecture), or warps that hold copies of a value, as in Triton's layouts. ``from``:
 // the written value. `nearly` is set if another thread has written, with the same instruction, a value that differs
 // only in the last bits. `torn` is set if another thread has written a different value. This is a fault only if the
-// value is used before it is overwritten by a write that is ordered after both writes. If `torn` is nullptr, a
-// different value is a fault immediately.
+// value is used. It is harmless if the value is first overwritten by a write that is ordered after both writes. If
+// `torn` is nullptr, a different value is a fault immediately.
 bool check_write(Machine& machine, unsigned position, int bytes, Who me, const void* from = nullptr, bool* nearly = nullptr,
                  bool* torn = nullptr);
 // Checks a write by the async proxy. In addition to the usual order, a proxy fence must follow each earlier access of a

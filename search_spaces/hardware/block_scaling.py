@@ -1,7 +1,7 @@
-"""Block-scaled formats as data rows: narrow types in which each block of values along k shares a scale.
+"""Table of block-scaled formats: narrow types in which each block of values along k shares a scale.
 
-mxf8 and mxf4 are formats of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is a format of
-NVIDIA, whose scales have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
+mxf8 and mxf4 are formats of the OCP Microscaling Formats Specification, revision 1.0, section 5. nvf4 is NVIDIA's
+format; its scales have a mantissa (cuBLAS documentation, "Narrow precision data types usage").
 """
 
 from __future__ import annotations

@@ -380,9 +380,9 @@ def occupancy(
 
     The rules are from the CUDA toolkit's ``cuda_occupancy.h``. Registers are allocated per warp, in whole units, within
     one of four sub-partitions. For the limit of registers per block, the number of warps is rounded up to a multiple of
-    four. Shared memory, including what the driver reserves, is allocated in units of 128 bytes (256 on sm_75). Since
-    9.0, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM runs one block, until
-    that block relinquishes its allocation permit.
+    four. Shared memory, including what the driver reserves, is allocated in units of 128 bytes (256 on sm_75). From
+    compute capability 9.0 on, the blocks of an SM share its named barriers. If a kernel allocates tensor memory, an SM
+    runs one block, until that block relinquishes its allocation permit.
 
     Args:
         device: The GPU.

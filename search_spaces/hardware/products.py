@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 # memory_mib is the memory that nvidia-smi lists with the product's default ECC setting. In data sheets, GB means GiB:
-# an H200 of "141 GB" has 143771 MiB (150.8e9 bytes), because firmware reserves a small part. With GDDR6 (A10, L4,
-# L40S), ECC takes another sixteenth.
+# an H200 of "141 GB" has 143771 MiB (150.8e9 bytes). This is slightly less than 141 GiB, because firmware reserves a
+# small part. With GDDR6 (A10, L4, L40S), ECC takes another sixteenth.
 
 # l2_gb_s is an estimate of the sustained read bandwidth of L2, which NVIDIA does not publish:
 # - A100: 5.5 TB/s (36 bytes per cycle and SM), which fits recorded matmuls best (AutoHeuristic, a100_mm). Published

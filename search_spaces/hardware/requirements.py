@@ -146,7 +146,7 @@ class LeadingDimension:
 
 @dataclass(frozen=True)
 class AlignedRows:
-    """ldmatrix, which needs every aligned group of ``row_bytes`` along k to be contiguous and aligned.
+    """ldmatrix, which reads groups of ``row_bytes`` bytes along k. Each group must be contiguous and aligned.
 
     With .trans, which supports only 16-bit elements, groups are along m or n instead (PTX ISA, "ldmatrix").
     """
@@ -211,7 +211,7 @@ def _why_uneven(layout: SharedLayout, fragment: tuple[int, int]) -> str:
 def _why_not_aligned(layout: SharedLayout, elements: int, element_bytes: int) -> str:
     offsets = _lines(layout)
     if offsets.shape[1] % elements:
-        return f"has lines of {offsets.shape[1]} elements, which {elements} does not divide"
+        return f"has lines of {offsets.shape[1]} elements, which is not a multiple of {elements}"
     groups = offsets.reshape(offsets.shape[0], -1, elements)
     torn = np.argwhere((np.diff(groups, axis=2) != 1).any(axis=2))
     if torn.size:

@@ -176,7 +176,7 @@ class TensorIntrinsic:
     def stored(self, operand: OperandSide) -> tuple[str, ...]:
         """Return the array types that the intrinsic accepts.
 
-        On CUDA cores, which convert operands, these are all types.
+        CUDA cores convert operands, so their intrinsics accept all types.
         """
         kind = self.type_a if operand == "a" else self.type_b
         return (STORED.get(kind, kind),) if unit(self.unit).tensor else tuple(MULTIPLIED_DTYPES)

@@ -53,10 +53,11 @@ WMMA_FRACTION = 0.4  # rate of wmma, as a fraction of the rate of mma.sync
 
 
 def _mma_sync_type(device: Device, operand: str) -> str:
-    """Return the type in which the hardware executes mma.sync of a type.
+    """Return the type that the hardware multiplies if mma.sync has operands of type ``operand``.
 
     For 9.0, 10.x and 11.0, NVRTC 13.5 compiles mma.sync of 8-bit floats to conversions to f16 (F2FP.F16.E4M3.UNPACK)
-    and two HMMA.16816. For 8.9 and 12.x it uses QMMA.16832, and for i8 it always uses IMMA.16832.
+    and two HMMA.16816. For 8.9 and 12.x, it compiles them to QMMA.16832. It always compiles mma.sync of i8 to
+    IMMA.16832.
     """
     converted = device.has("fp8_mma") and not device.has("native_fp8_mma")
     return "f16" if operand in ("e4m3", "e5m2") and converted else operand

@@ -24,7 +24,7 @@ ARCH = "sm_90a"
 WARPGROUP = 4 * WARP
 ROWS = 64  # number of rows of operand a per instruction
 K_BYTES = 32  # bytes along k per instruction: 8 elements of 4 bytes, 16 elements of 2 bytes, or 32 elements of 1 byte
-TRANSPOSED_BYTES = 2  # size in bytes of elements whose lines may also be along m or n
+TRANSPOSED_BYTES = 2  # bytes per element of the types whose lines may be along m or n instead of k
 CORE_LINES = 8  # number of 16-byte lines of a core matrix; hardware reads one core matrix at a time
 NO_SWIZZLE_BYTES = 16  # bytes per line of a core matrix
 
@@ -42,11 +42,12 @@ IN_F16_HEADER = "autosched/ptx/wgmma/in_f16.cuh"
 
 @dataclass(frozen=True)
 class SwizzledBoxes:
-    """wgmma descriptors, which require this layout of a box of an operand's tile (PTX ISA, "Canonical layouts").
+    """wgmma descriptors, which require that a box of an operand's tile has the following layout.
 
     A line is a row or column of a box that is contiguous in shared memory. Lines have 16 bytes, or 32, 64 or 128 bytes
     with the hardware swizzle of that width. The number of lines is a multiple of ``CORE_LINES``. A box starts at a
-    multiple of ``alignment`` bytes. Lines are along k (K-major), or for 16-bit types along m or n (MN-major).
+    multiple of ``alignment`` bytes. Lines are along k (K-major), or for 16-bit types along m or n (MN-major). Source:
+    PTX ISA, "Canonical layouts".
     """
 
     def check(
@@ -106,10 +107,10 @@ def alignment(swizzle: int) -> int:
 
 @lru_cache(maxsize=256)
 def wgmma_row(kind: str, n: int, *, f16_sums: bool = False) -> TensorIntrinsic:
-    """Return the intrinsic ``wgmma_m64n128k16_bf16`` for operands of type ``kind``, a key of N_OF.
+    """Return the wgmma intrinsic for ``n`` and operands of type ``kind``, such as ``wgmma_m64n128k16_bf16``.
 
-    The intrinsic accumulates in f32, or in i32 for i8. With ``f16_sums``, it accumulates in f16, with two sums per
-    register (PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16").
+    ``kind`` is a key of N_OF. The intrinsic accumulates in f32, or in i32 for i8. With ``f16_sums``, it accumulates in
+    f16, with two sums per register (PTX ISA, "Register fragments for wgmma.mma_async.m64nNk16").
 
     Raises:
         ValueError: There is no instruction for the type or n.

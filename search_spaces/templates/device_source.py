@@ -41,7 +41,7 @@ def _replaced(headers: Headers, instead: tuple[tuple[str, str], ...]) -> Headers
 
 
 def with_header_of(kernel: GeneratedKernel, row: TensorIntrinsic) -> GeneratedKernel:
-    """Return ``kernel``. If the tensor intrinsic ``row`` is from another package, add its header."""
+    """Return ``kernel``, with the header of the tensor intrinsic ``row`` added if ``row`` is from another package."""
     return replace(kernel, headers=kernel.headers | Headers.of({row.header: row.text})) if row.text else kernel
 
 

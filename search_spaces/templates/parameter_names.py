@@ -40,7 +40,7 @@ SHARED: Mapping[str, Meaning] = {
     "{operand}_operand_source": Meaning("memory from which the tensor instruction reads the operand"),
     "intrinsic": Meaning("multiply instruction"),
     "threads": Meaning("threads of a block", "threads"),
-    "min_blocks": Meaning("resident blocks per SM for which the compiler limits registers", "blocks"),
+    "min_blocks": Meaning("resident blocks per SM; the compiler limits registers so that they fit", "blocks"),
     "stages": Meaning("iterations of the main loop whose tiles are in shared memory at the same time", "iterations"),
     "unroll": Meaning("unroll factor of the inner loop", "steps"),
     "in_flight": Meaning(

@@ -53,7 +53,8 @@ class CostCounts:
     # bytes per block that arrive by multicast; load_bytes excludes them, because L2 reads them for another block
     multicast_bytes: float = 0.0
     drains: int = 0  # number of result tiles that must leave a block's registers before its arithmetic can continue
-    drain_instructions: float = 0.0  # warp instructions of a block for its ``drains``; its arithmetic waits for them
+    # warp instructions that a block executes for its ``drains``; its arithmetic waits for these instructions
+    drain_instructions: float = 0.0
     boxed: int = 0  # number of a block's result tiles that are stored by TMA, through shared memory
     boxes: int = 1  # TMA boxes per result tile and warpgroup, stored one after another
     box_buffers: int = 1  # shared-memory buffers for boxes, so that one box is written while others are stored

@@ -373,7 +373,7 @@ def _warps(
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the positions of the lanes in a few accesses of warps.
 
-    Accesses that repeat after whole ``periods`` are sampled once.
+    The cost of accesses repeats after ``periods``. If the accesses form whole periods, only one period is sampled.
 
     Returns:
         Three arrays: each lane's position across the axis, of shape (accesses, 32); each lane's position along the

@@ -59,7 +59,7 @@ def evict_arguments(l2_evict_last: str) -> tuple[ScalarArgument, ScalarArgument]
 
 
 def l2_evict_last_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the pruning rule that both operands have equal priority in L2 if they fit into half of L2."""
+    """Return the pruning rule that neither operand gets priority in L2 if both fit into half of L2."""
     size = problem.batch * problem.depth * (problem.m + problem.n) * problem.input_dtype.bytes
     fits = size <= device.l2_bytes // 2
     return Rule.refusing(

@@ -38,7 +38,7 @@ def width_rule(name: str, vector: str, extent: int, element_bytes: int) -> Rule:
 
     Args:
         name: Name of the rule.
-        vector: Column with the elements of a vector.
+        vector: Column with the number of elements per vector.
         extent: Elements of a line.
         element_bytes: Bytes per element.
     """
@@ -57,7 +57,7 @@ def sectors_rule(name: str, line: str, vector: str, columns: str, extent: int, e
     Args:
         name: Name of the rule.
         line: Column with the number of elements of each line that are in a tile.
-        vector: Column with the elements of a vector.
+        vector: Column with the number of elements per vector.
         columns: Column with the number of adjacent threads on a line.
         extent: Elements of a line.
         element_bytes: Bytes per element.

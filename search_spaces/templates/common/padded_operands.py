@@ -30,7 +30,7 @@ HEADER = "autosched/kernels/pad_lines.cuh"
 CHUNK_BYTES = 16  # bytes that a thread copies at a time
 THREADS = 256  # threads of a block that copies
 BLOCKS_PER_SM = 8  # blocks per SM that copy; together they have 2,048 threads, the maximum that can be resident
-_OF_A = "_of_a"  # suffix of the name of the device function that copies a but not b
+_OF_A = "_of_a"  # suffix of the name of the device function that copies operand a but not operand b
 
 AnyLaunch = TypeVar("AnyLaunch", bound=Launch)
 

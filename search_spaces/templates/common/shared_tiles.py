@@ -1,4 +1,4 @@
-"""Sizes of shared-memory tiles whose layout is a parameter of the schedule, and may be illegal."""
+"""Sizes of shared-memory tiles. The layout of such a tile is a parameter of the schedule, and may be illegal."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ LEAST_IDLE = 0.01
 # a flag, and either the stores before the flag or the loads after the flag.
 TRIPS_TO_EXCHANGE = 8
 BYTES_AT_A_TIME = 16  # bytes of partial sums that a thread reads with one load instruction
-# Round trips to L2 of a block with split-K: one to store its sums, one to increment the counter, and on average one to
-# read sums. Only the last block of a tile reads sums, but it reads the sums of all splits
+# Number of L2 round trips that a block makes with split-K: one to store its sums, one to increment the counter, and on
+# average one to read sums. Only the last block of a tile reads sums, but it reads the sums of all splits
 # (``autosched/common/last_block.cuh``).
 TRIPS_OF_SPLIT = 3
 # Warp instructions per byte of exchanged sums. For each 4-byte sum, a thread executes an addition, a quarter of a store
@@ -32,8 +32,8 @@ def trips_to_exchange(exchanged: float, threads: int) -> float:
     Tickets and flags take TRIPS_TO_EXCHANGE round trips. Each load of BYTES_AT_A_TIME by a thread takes one more round
     trip, because a thread has no registers for several loads at a time.
 
-    Measured on an H100, 2026-11-27: the exchange takes 20 us more than stream-K saves if a thread reads 32 times, and
-    60 us more if it reads 48 times.
+    Measured on an H100, 2026-11-27: if a thread reads 32 times, the exchange takes 20 us more than stream-K saves; if a
+    thread reads 48 times, 60 us more.
     """
     return TRIPS_TO_EXCHANGE + exchanged / (BYTES_AT_A_TIME * threads)
 

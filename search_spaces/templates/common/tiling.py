@@ -109,7 +109,8 @@ class Tiling:
         Args:
             device: Provides the number of SMs.
             waves: Number of blocks that give an SM enough parallel work.
-            blocks_of: Function of the rows of a tile that returns the number of blocks which compute the tile together.
+            blocks_of: Function that takes the number of rows of a tile, and returns the number of blocks that compute
+                the tile together.
         """
 
         def gains(tile_m: IntArray, tile_n: IntArray, split_k: IntArray) -> BoolArray:

@@ -62,8 +62,8 @@ def parameters(problem: Matmul, device: Device) -> tuple[Parameter, ...]:
         categorical("copy_b", ("cp.async", "ld.global"), "instruction that copies operand b to shared memory"),
         ordinal("vector_a", vectors, "elements of operand a that a thread copies at a time"),
         ordinal("vector_b", vectors, "elements of operand b that a thread copies at a time"),
-        ordinal("copy_columns_a", COPY_COLUMNS, "threads along contiguous memory in copies of a"),
-        ordinal("copy_columns_b", COPY_COLUMNS, "threads along contiguous memory in copies of b"),
+        ordinal("copy_columns_a", COPY_COLUMNS, "number of copying threads along the contiguous dimension of a"),
+        ordinal("copy_columns_b", COPY_COLUMNS, "number of copying threads along the contiguous dimension of b"),
         ordinal("stages", (1, 2, 3, 4, 5), "number of k-tiles that shared memory holds at the same time", deeper=True),
         ordinal("unroll", (1, 2, 4, 8), "steps of the intrinsic along k that are unrolled"),
         ordinal(
@@ -156,8 +156,8 @@ def epilogue_attributes(problem: Matmul) -> tuple[Attribute, ...]:
         Attribute(
             "epilogue_line",
             each(epilogue_line),
-            "distance in elements between rows of results in shared memory. The results are a whole tile in f32, or a "
-            "row of fragments of each subgroup in the type of out",
+            "distance in elements between rows of results in shared memory. Shared memory holds either a whole tile in "
+            "f32, or one row of fragments per subgroup in the type of out",
         ),
         Attribute(
             "epilogue_bytes",

@@ -116,7 +116,7 @@ def exchanged_sums(config: Config, threads: int) -> tuple[Operand, ...]:
 
 
 def workspaces(problem: Matmul, config: Config) -> tuple[Operand, ...]:
-    """Return the workspaces of sums that blocks exchange.
+    """Return the workspaces through which blocks exchange sums.
 
     A reduction across tiles also needs workspaces for its partial results, and for one arrival counter per band of
     tiles that share results.

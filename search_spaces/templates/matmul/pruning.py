@@ -119,7 +119,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _cuda_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that CUDA-core threads have several results each, if there are enough results for all threads.
+    """Return the rule that each CUDA-core thread computes several results, if there are enough results for all threads.
 
     Threads with several results load fewer operands per product.
     """
@@ -152,7 +152,7 @@ def _reads_both(problem: Matmul) -> bool:
 
 
 def part_rules(problem: Matmul, device: Device, threads: str = "threads") -> tuple[Rule, ...]:
-    """Return rules that exclude tiles, and parts of tiles per subgroup, that are too small for mma.sync.
+    """Return rules that exclude schedules in which a tile, or a subgroup's part of a tile, is too small for mma.sync.
 
     ``threads`` is the name of the column with the number of threads that multiply.
     """
@@ -254,7 +254,10 @@ def _mma_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _whole_copies(problem: Matmul, device: Device, operand: OperandSide) -> tuple[Rule, ...]:
-    """Return the rule that copies for tensor cores use 16-byte cp.async, which needs no registers and bypasses L1."""
+    """Return the rule that requires the widest possible copies for tensor cores, by cp.async if they are 16 bytes wide.
+
+    A 16-byte cp.async needs no registers and bypasses L1.
+    """
     element_bytes, extent = problem.input_dtype.bytes, contiguous_extent(problem, operand)
     widest = gcd(extent, WIDEST_BYTES // element_bytes)
     rows = intrinsics.intrinsics_for(problem.a, tf32=problem.precision == "tf32", acc=problem.acc, device=device)

@@ -77,7 +77,7 @@ def _why_not_distributed(tile: int, subgroups: int, sg_data: int) -> str | None:
 
 
 def map_rules() -> tuple[Rule, ...]:
-    """Return the rules that require the wg_map of out to assign each element of the tile to exactly one subgroup."""
+    """Return the rules that require the wg_map of out to assign each element of a tile to exactly one subgroup."""
 
     def map_rule(axis: str) -> Rule:
         def why_not(tile: int, subgroups: int, sg_data: int) -> str | None:

@@ -43,7 +43,7 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
 
 
 def streams(tiles: int) -> bool:
-    """Return True if stream-K can distribute ``tiles`` that do not fill a wave."""
+    """Return True if the last wave of ``tiles`` tiles is partial, so that stream-K can distribute its k ranges."""
     return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
 
 
@@ -103,7 +103,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def exchanged_rule() -> Rule:
-    """Return the rule that the layout of accumulators is known, because blocks exchange them."""
+    """Return the rule that stream-K requires a known layout of accumulators, because blocks exchange accumulators."""
     return Rule(
         "stream_k_intrinsic",
         each(lambda intrinsic, stream_k: stream_k == 0 or intrinsics.intrinsic(intrinsic).unit == "mma"),
@@ -143,7 +143,7 @@ def stream_k_pruning(problem: Matmul, device: Device, most: int) -> tuple[Rule, 
 
     return (
         Rule.refusing("stream_k_idle", too_little, "stream-K saves more than it costs"),
-        Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks per SM as fit without stream-K"),
+        Rule.refusing("stream_k_resident", too_few, "stream-K runs as many blocks per SM as would fit without it"),
     )
 
 

@@ -191,7 +191,7 @@ def attributes(problem: Matvec) -> tuple[Attribute, ...]:
         return np.where(intrinsic == FMA, tile_m, ceil_div(tile_m, columns))
 
     def accumulators(tile_m: IntArray, vectors: IntArray, carried: IntArray, intrinsic: TextColumn) -> IntArray:
-        # The sums of a fragment are divided among its lanes along k: each of these lanes has the sums of some columns.
+        # The lanes of a fragment along k divide the columns among themselves: each lane has the sums of some columns.
         each = np.where(intrinsic == FMA, vectors * carried, columns * vectors // MMA_LANES_K)
         return rows_x(tile_m, intrinsic) * each
 

@@ -43,8 +43,8 @@ def counts(problem: RowProblem, config: Config, device: Device) -> CostCounts:
     partial_bytes = 4.0 * state_words[0] * tile if split > 1 and not in_cluster else 0.0
     stored = elements * problem.out_dtype.bytes if writes else results * problem.out_dtype.bytes
     weights = (problem.has_weight + problem.has_bias) * chunk * element
-    # The aligned vectors of a peeled row do not begin at aligned addresses of weight and bias, which are therefore read
-    # element by element.
+    # In a peeled row, the vectors that are aligned in x are misaligned in weight and bias. Therefore weight and bias
+    # are read element by element.
     peeled = config["peel"] == "yes"
     by_element = (problem.has_weight + problem.has_bias) * elements / device.warp_size if peeled else 0.0
     arithmetic = problem.flops_per_element * elements * INSTRUCTIONS_PER_FLOP / device.warp_size

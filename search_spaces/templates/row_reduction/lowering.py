@@ -16,7 +16,7 @@ SOURCE = DeviceSource("autosched/kernels/row_reduction.cuh", "autosched::row_red
 
 
 def lowering_config(problem: RowProblem, schedule: Schedule) -> LoweringConfig:
-    """Return the schedule's distribution over the axes (parallel, reduced), as the kernel computes its indices.
+    """Return the schedule's distribution over the axes (parallel, reduced), which matches the kernel's indices.
 
     Vectors and the fastest-varying lanes are along the contiguous axis. ``workgroup`` tiles the parallel axis, and the
     loop advances along the reduced axis by ``partial_reduction``.

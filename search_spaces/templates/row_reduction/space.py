@@ -282,7 +282,8 @@ def _size_rules(problem: RowProblem) -> tuple[Rule, ...]:
         ),
         Rule(
             "tile_size",
-            # Lanes that do not share a row read different rows. A tile that is large only for this reason is allowed.
+            # Lanes of a warp that do not share a row read different rows, so a tile has at least these rows. A tile
+            # that is large only for this reason is allowed.
             lambda parallel_tile, subgroups_m, batch, vector_x: (
                 (parallel_tile < 2 * problem.parallel_extent)
                 | ((subgroups_m == 1) & (batch == 1) & (contiguous | (vector_x == 1)))

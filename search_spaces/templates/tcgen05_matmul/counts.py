@@ -35,7 +35,7 @@ def counts(problem: Matmul, config: Config, device: Device) -> CostCounts:
     row = row_of(problem, tile_m, tile_n)
     element = problem.input_dtype.bytes
 
-    # Each multiplication reads the block's part of a and of b from shared memory, where TMA writes them once.
+    # Each multiplication reads the block's parts of a and b from shared memory. TMA writes each stage only once.
     multiplications = tile_k // row.k
     stage_bytes = config.integer("stage_bytes")
     read_bytes = multiplications * element * row.k * (ROWS + tile_n // pair)

@@ -78,7 +78,7 @@ def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Oper
 
 
 def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
-    """Return the TMA copy of a k-tile's block scales, for 128 lines of a or all columns of b.
+    """Return the TMA copy of a k-tile's block scales, for 128 lines of operand a or for all columns of operand b.
 
     Each copy is half of a tile of scales, whose bytes are contiguous in global and in shared memory.
     """
@@ -90,7 +90,7 @@ def scales_map(problem: Matmul, config: Config, operand: Operand) -> TensorMap:
 
 
 def out_map(config: Config, out: Operand) -> TensorMap:
-    """Return the TMA store of out: boxes of the rows of one warp."""
+    """Return the tensor map with which TMA stores ``out``, in boxes that span the rows of one warp."""
     line = config.integer("store_line")
     swizzle = _SWIZZLE_NAMES[0 if line == line_bytes(0) else line]
     return TensorMap.dense("out_map", out, (1, WARP, line // out.dtype.bytes), swizzle=swizzle)

@@ -371,7 +371,7 @@ def pruning_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def _waves_rule(problem: Matmul, device: Device) -> Rule:
-    """Return the rule that the number of tiles per persistent block lets all blocks finish at about the same time."""
+    """Return the rule that requires ``tiles_per_block`` to let all persistent blocks finish at about the same time."""
 
     def why_not(tile_m: int, tile_n: int, tiles_per_block: int, stream_k: int) -> str | None:
         if tiles_per_block == 1:

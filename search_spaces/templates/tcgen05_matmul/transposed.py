@@ -14,7 +14,8 @@ from search_spaces.templates.tcgen05_matmul.problem import supports as straight_
 from search_spaces.templates.tcgen05_matmul.space import space as straight_space
 from search_spaces.templates.tcgen05_matmul.template import TCGEN05_MATMUL
 
-MOST_ROWS = 128  # largest number of rows of a; with more rows, a fills the 128 rows of tcgen05 without an exchange
+# largest number of rows of operand a; with more rows, a fills the 128 rows of tcgen05 without an exchange of operands
+MOST_ROWS = 128
 
 
 def supports(problem: Matmul, device: Device) -> str | None:

@@ -1,4 +1,4 @@
-"""The kernel template of mma.sync matmuls with TMA loads, with a launch that first pads operands for TMA."""
+"""The kernel template of mma.sync matmuls with TMA loads. A first launch pads operands for TMA."""
 
 from __future__ import annotations
 

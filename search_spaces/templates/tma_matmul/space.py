@@ -47,7 +47,8 @@ BARRIER_BYTES = 16  # bytes of the two mbarriers of a stage in shared memory
 # Registers with which a thread iterates over parts of tiles (stream-K). Without these registers, a kernel with 94
 # counted registers and a limit of 96 spilled 12 bytes (NVRTC 13.5, sm_120, 2026-11-24).
 WALK_REGISTERS = 8
-# bytes of a block's flag in shared memory, which is 0 if the block is the first of the two that share a tile
+# Size in bytes of a block's flag in shared memory. The flag's value is 0 if the block is the first of the two that
+# share a tile.
 FLAG_BYTES = 16
 MIN_BLOCKS = (1, 2, 3)
 SWIZZLES = (32, 64, 128)

@@ -206,7 +206,7 @@ def _route_constraints() -> tuple[Rule, ...]:
         Rule(
             "block_rows",
             lambda copy_x, block_rows: (block_rows == 1) | (copy_x == "ld.global"),
-            "block_rows is {block_rows}, but cp.async bypasses registers, in which blocks are transposed",
+            "block_rows is {block_rows}, but blocks are transposed in registers, which cp.async bypasses",
         ),
         Rule(
             "stages",

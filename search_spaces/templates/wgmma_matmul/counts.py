@@ -29,7 +29,7 @@ HILBERT_CYCLES = 100.0  # cycles of one round of the search for a tile on a Hilb
 # Fraction of k-tiles that both consumers finish at the same time. This is an assumption, based on the 808 TFLOP/s of a
 # kernel without k-tiles in flight (fast.cu).
 BOTH_END = 0.125
-ROWS_OF_STORE = 8  # number of rows of out that one store instruction of a warp writes to
+ROWS_OF_STORE = 8  # number of rows of out to which one store instruction of a warp writes
 RUN_OF_STORE = 8  # number of consecutive elements of a row of out that four lanes store together
 
 

@@ -47,10 +47,10 @@ def box(problem: Matmul, config: Config, side: OperandSide) -> SharedLayout:
 
 
 def tensor_map(problem: Matmul, config: Config, side: OperandSide, operand: Operand) -> TensorMap:
-    """Return the TMA copy of an operand: boxes of one matrix, whose lines are as wide as the swizzle.
+    """Return the tensor map with which TMA copies an operand.
 
-    If the blocks of a cluster multicast, a box is the part of the tile that one block copies. If this box has too many
-    lines for TMA, it is halved.
+    A box is part of one matrix, and its lines are as wide as the swizzle. If the blocks of a cluster multicast, a box
+    is the part of the tile that one block copies. If this box has too many lines for TMA, it is halved.
 
     Args:
         problem: Provides the storage orders.

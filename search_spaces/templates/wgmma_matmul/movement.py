@@ -201,7 +201,7 @@ def copying(problem: Matmul, config: Config, side: OperandSide, device: Device) 
         issued if config.integer("producer_registers") else issued * device.schedulers_per_sm,
         (1 + 2 * shifted)
         * stage_bytes
-        / device.shared_bytes_per_cycle,  # L1 reads; shifted words are read and written again
+        / device.shared_bytes_per_cycle,  # reads from L1, plus a second read and a write of shifted words
         ((line - aligned) / SECTOR_BYTES + 1) * SECTOR_BYTES / line if line >= SECTOR_BYTES else SECTOR_BYTES / line,
         SHIFT_CYCLES * pieces / (_WARPGROUP if config.integer("producer_registers") else 1) if shifted else 0.0,
     )

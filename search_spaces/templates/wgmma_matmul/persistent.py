@@ -76,7 +76,7 @@ def persistent_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
 
 
 def persistent_pruning(problem: Matmul, device: Device) -> tuple[Rule, ...]:
-    """Return the rule that each persistent block has so many tiles that all blocks finish at the same time."""
+    """Return the rule that requires ``tiles_per_block`` to let all persistent blocks finish at about the same time."""
 
     def resident_blocks(cluster: int, min_blocks: int) -> int:
         return device.sms_of_clusters(cluster) * min_blocks

@@ -12,7 +12,7 @@ from search_spaces.spaces.rules import Rule
 REGISTER_STEP = 8  # setmaxnreg accepts only multiples of this number (PTX ISA, "setmaxnreg")
 # a consumer thread has at least this number of registers in addition to accumulators (ptxas message C7602)
 REGISTER_OVERHEAD = 26
-END_REGISTERS = 16  # additional registers if each column has a scale or a bias, or for a long activation
+END_REGISTERS = 16  # additional registers for a scale or bias per column, or for an activation of many instructions
 # Additional registers of a consumer that stores ``out`` from boxes in shared memory: this number for one box, and twice
 # this number for several boxes. With 32 registers in addition to 208 accumulators, some kernels spilled 4 to 56 bytes.
 # With 40 registers in addition to 192 accumulators, kernels with two boxes spilled 4 bytes (NVRTC 13.5, 2026-11-22). Of

@@ -185,8 +185,8 @@ def attributes(problem: Matmul, device: Device) -> tuple[Attribute, ...]:
     ) -> IntArray:
         """Return the maximum number of registers per thread that consumers can get.
 
-        setmaxnreg waits forever for more registers than the block's warpgroups were launched with (PTX ISA,
-        "setmaxnreg").
+        If the warpgroups together request more registers than the block was launched with, setmaxnreg waits forever
+        (PTX ISA, "setmaxnreg").
         """
         left = (consumer_warpgroups + 1) * register_limit(device, threads, min_blocks) - producer_registers
         most = left // consumer_warpgroups // REGISTER_STEP * REGISTER_STEP
@@ -321,8 +321,8 @@ def _cluster_rules(problem: Matmul) -> tuple[Rule, ...]:
             Rule(
                 f"multicast_{other}",
                 lambda lines, cluster: np.equal(lines % (cluster * CORE_LINES), 0),
-                f"the {{cluster}} blocks of a cluster along {axis} cannot copy equal numbers of whole groups "
-                f"of {CORE_LINES} lines: a box of {other} has {{lines}} lines",
+                f"the {{cluster}} blocks of a cluster along {axis} cannot share the lines of a box equally in groups "
+                f"of {CORE_LINES}: a box of {other} has {{lines}} lines",
                 names={"lines": lines, "cluster": f"cluster_{axis}"},
             ),
         )

@@ -79,7 +79,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Export:
     with Store.open(database) as store:
         for problem, name, schedule in entries:
             store.append(replace(make_trial(schedule, _TIMED, problem, name), fingerprint="{}"))
-    # Export in a separate process, so that the kernels that the export registers do not affect other tests.
+    # Export in a separate process: an export registers kernels, which would affect other tests.
     command = [sys.executable, "-m", "autosched", "export", "--db", str(database), "--cubin", str(folder / "kernels")]
     completed = forked_python.run(
         [*command, "--ptx", *(f"--kernel={file}" for file in (kernel, HERE / "smooth.toml", HERE / "sum_twice.toml"))],

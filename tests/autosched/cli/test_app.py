@@ -54,7 +54,7 @@ def test_help_exits_with_0(run: Run, arguments: tuple[str, ...]) -> None:
 
 
 def test_help_lists_the_summaries_of_all_commands(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Summaries that help reads from the commands' source text must equal the summaries of the imported commands."""
+    """Summaries that ``--help`` reads from the commands' source must equal the summaries of imported commands."""
     monkeypatch.setattr(app, "call_of", lambda name: pytest.fail(f"{name} was imported"))
     read = run("--help")
     monkeypatch.undo()

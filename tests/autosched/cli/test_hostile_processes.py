@@ -22,7 +22,7 @@ from ended_processes import wait_until_ended
 from measurements.workers.resource_watch import written_bytes
 from tests.support.snippets.kernel_file import FILE, SOURCE
 
-MORE_MEMORY = 512 << 20  # bytes of memory that a command may use beyond the memory for harmless input
+MORE_MEMORY = 512 << 20  # bytes of memory that a command may use in addition to what it uses for harmless input
 HANGS = 60.0  # seconds, longer than every time limit of the commands
 # Progress lines, which any command may print on a busy machine.
 PROGRESS = re.compile(
@@ -81,7 +81,7 @@ def write(folder: Path, more: str, reference: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def harmless(tmp_path_factory: pytest.TempPathFactory) -> int:
-    """Return the memory in bytes that the command uses with a harmless reference."""
+    """Return the peak memory, in bytes, of ``verify`` with a harmless reference function."""
     folder = tmp_path_factory.mktemp("harmless")
     write(folder, '[reference]\npython = "r.py:f"\n', "def f(x):\n    return x\n")
     status, err, most = run(folder, "verify")
@@ -224,7 +224,7 @@ def test_a_process_that_must_stop_does_not_wait_for_kernels(
 ) -> None:
     write(tmp_path, "")
     (tmp_path / "k.cu").write_text(SOURCE.replace("y[i] = x[i];", "while (true) y[i] += x[i];"))
-    process = forked_python.Popen(  # later signals do not reach its emulator runners
+    process = forked_python.Popen(  # the signals sent below do not reach the emulator processes that it starts
         [sys.executable, "-m", "autosched", *command, "--kernel", "k.toml", "--device", "a100"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},

@@ -132,7 +132,7 @@ def complaints(cupy, source, names):
             elif at and not (inspect.ismodule(value) or inspect.isclass(value)):
                 break  # the value of a property is unknown, so its members cannot be checked
             if inspect.isclass(value) and issubclass(value, enum.Enum) and name in ("name", "value"):
-                break  # members of an Enum have both, but in Python 3.11 the class does not
+                break  # members of an Enum have both attributes, but in Python 3.11 the class has neither
             if not hasattr(value, name):
                 is_documented = inspect.isclass(value) and f".{name} (" in (value.__doc__ or "")  # set by __init__
                 if not is_documented:

@@ -361,7 +361,7 @@ class TestArguments:
 
 
 class Tensor:
-    """A tensor of a fake torch that shares the memory of a fake array."""
+    """A fake torch tensor, which shares the memory of a fake array."""
 
     def __init__(self, array: Any, dtype: str, is_cuda: bool = True) -> None:
         self.array, self.dtype, self.is_cuda = array, f"torch.{dtype}", is_cuda

@@ -1,4 +1,4 @@
-"""If a first launch copies misaligned operands, matmuls are correct, and planted faults of the copies are found."""
+"""Matmuls whose first launch copies misaligned operands are correct, and faults planted in the copies are found."""
 
 from __future__ import annotations
 

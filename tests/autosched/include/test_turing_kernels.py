@@ -96,7 +96,7 @@ extern "C" __global__ void kernel(const float* x, const float* y, unsigned short
 @needs_nvrtc
 @needs_compiler
 def test_replacements_of_sm_80_instructions_are_bit_exact() -> None:
-    """Inputs are rounding ties, the largest and smallest numbers, infinities, NaN and random bits."""
+    """The inputs include rounding ties, the largest and smallest numbers, infinities, NaN and random bits."""
     edges = [0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0x7F7F8000, 0x7F800000, 0xFF800000, 0x8000, 0x18000, 1]
     edges += [0x7F800001, 0xFFC00000, 0x7FFFFFFF, 0xFFFFFFFF, 0, 0x80000000]
     rng = np.random.default_rng(0)

@@ -22,7 +22,10 @@ CASES = [(kind, type_) for kind, row in ATOMICS.items() for type_ in row.types i
 
 
 def combining(kind: str, type_: str, by_position: bool = False) -> Program:
-    """Return a program whose blocks combine rows of x with the first rows of out, or with its rows at indices ids."""
+    """Return a program whose blocks combine rows of x with rows of out.
+
+    These are the rows of out at the indices ``ids`` if ``by_position``, otherwise the first rows.
+    """
 
     def body(p: Builder, x: Array, ids: Array, out: Array) -> None:
         (n,) = p.blocks((x.shape[0],), (16,))

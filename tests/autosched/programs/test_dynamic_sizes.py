@@ -125,7 +125,7 @@ DEVICE_SEEDS = {"t4": 1, "a100": 2, "h100": 3, "b200": 4}
     dynamic="m k", a=Input("m k0", "f16"), b=Input("k n", "f16"), out=Output("k0 n", "f32"), c=Input("k k0", "f16")
 )
 def of_columns(p: Builder, a: Array, b: Array, out: Array, c: Array) -> None:
-    """Compute c.T @ b with a dynamic depth. The argument a only provides a size."""
+    """Compute c.T @ b with a dynamic depth. The argument ``a`` does not affect the result: it only provides a size."""
     (k, k0), n = c.shape, b.shape[1]
     i, j = p.blocks((k0, n), (64, 64))
     acc = p.state(p.zeros((64, 64)))

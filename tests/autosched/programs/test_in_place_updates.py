@@ -1,6 +1,6 @@
 """Programs that both load and store InOut arrays.
 
-Emulated results are correct in block orders that would expose a race.
+Emulated results are correct even if blocks run in orders that would expose a race.
 """
 
 from __future__ import annotations

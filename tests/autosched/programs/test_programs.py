@@ -478,7 +478,7 @@ def test_gemm_is_shorter_than_tritons() -> None:
     except DisassemblerMissing as missing:
         pytest.skip(str(missing))
     triton_loop = loops.gemm_loop(128, 128, 32, 8, 3)
-    # An iteration of our loop has 77 instructions, as the previous test counts.
+    # An iteration of our loop has 77 instructions (counted by the previous test).
     assert triton_loop.tensor == 32 and triton_loop.loop_instructions >= 1.2 * 77, triton_loop
 
 

@@ -23,7 +23,7 @@ def ratio(median: float, width: float = 0.002) -> Ratio:
         (1.0, 2.0, 2.0, False, 0),  # nothing has changed since tuning
         (1.0, 2.02, 2.02, False, 0),  # a change as small as the differences between two sessions
         (1.0, 1.8, 2.0, True, 1),  # baseline and candidate are both 11% slower; the library is unchanged
-        (1.0, 2.2, 2.0, False, 1),  # both are faster, relative to the library, than at tuning
+        (1.0, 2.2, 2.0, False, 1),  # relative to the library, both are faster than at tuning
         (1.0, 2.0, 2.2, True, 1),  # baseline, candidate and library are all 10% slower
         (1.0, 2.0, 1.8, True, 1),  # all three are 10% faster: their times are not comparable with the times at tuning
         (1.02, 2.0, 2.0, False, 0),

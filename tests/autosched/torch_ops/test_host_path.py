@@ -423,7 +423,7 @@ class TestChanges:
     ) -> None:
         path, driver = host
         operators = registered(path)[1]
-        launching: list[int] = []  # functions that are being launched from the table
+        launching: list[int] = []  # functions of the table whose launch is in progress
         failures: list[Exception] = []
         stop = threading.Event()
 

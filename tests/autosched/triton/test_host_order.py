@@ -172,7 +172,7 @@ def of_backward(sound):
 
 
 def in_another_thread(act, wait, sound):
-    """Call ``act`` in another thread. If ``sound``, that thread waits until ``wait`` has returned in this thread."""
+    """Call ``act`` in another thread. If ``sound``, the other thread first waits until ``wait`` has returned here."""
     may_act = threading.Event()
 
     def other():

@@ -1,4 +1,4 @@
-"""Comparison of tensors: infinity instead of the largest number, tolerances of huge values, and 64-bit integers."""
+"""Comparison of tensors: infinity in place of the largest number, tolerances of huge values, and 64-bit integers."""
 
 # mypy: ignore-errors
 from __future__ import annotations

@@ -259,7 +259,7 @@ def test_killed_processes_do_not_block_others(starts, run):
 
 
 def test_waiting_ends_at_the_timeout_and_the_first_choice_counts(starts):
-    starts.start(count=1, n=1)  # this start creates the database
+    starts.start(count=1, n=1)  # the first start creates the database
     starts.timed()
     ready, reached = os.pipe()
 

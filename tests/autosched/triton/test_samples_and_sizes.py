@@ -30,7 +30,7 @@ def test_some_blocks_of_a_large_launch() -> None:
     with emulated("h100", plan=SOME) as session:
         o, twice = torch.empty(6400, device="cuda"), torch.empty(6400, device="cuda")
         kernels.scale[(100,)](o, x, 2.0, 6400, BLOCK=elements, num_warps=2)
-        # The sample of this launch also reads blocks of o that the first launch did not write.
+        # The sampled blocks of this launch also read parts of o that the first launch did not write.
         kernels.scale[(100,)](twice, o, 2.0, 6400, BLOCK=elements, num_warps=2)
     first, second = session.launches
     assert (first.blocks, first.left_out) == (second.blocks, second.left_out) == (100, 94)

@@ -282,7 +282,7 @@ copy.add_pre_run_hook(like_a_compiler_with_a_bug)
 
 
 def test_a_compiler_crash_or_hang_only_rejects_its_candidate(tmp_path):
-    """vllm#48732: the crash of one configuration ended a sweep of hours."""
+    """vllm#48732: the crash of one configuration ended a sweep that had run for hours."""
     from autosched.triton.tuning.loading import load
 
     file = tmp_path / "crashing_copy_kernel.py"

@@ -120,7 +120,7 @@ class Watched(Sampler):
 
 class TestStream:
     def test_results_without_a_gpu_are_independent_of_completion_order(self, tmp_path: Path) -> None:
-        """Trials, verified and rejected schedules, and the best of equal times do not depend on completion order."""
+        """Trials, verdicts, and the choice among schedules with equal times do not depend on completion order."""
 
         def verdict(schedule: Schedule) -> Outcome:
             wrong = schedule["letter"] == "b" and schedule.integer("x") > 1

@@ -1,4 +1,4 @@
-"""A pipeline of several launches is one kernel: reading, verification, estimates, and faults between launches."""
+"""A pipeline of several launches is read, verified and estimated as one kernel; faults between launches are found."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_each_type_is_verified_at_its_precision(kind: str, reference: dict[str, 
 def test_the_tolerance_depends_on_the_type() -> None:
     """Products computed in float are accepted for float and half arrays.
 
-    For double arrays, the file must allow them.
+    For double arrays, they are accepted only if the file allows them.
     """
     rounded = {"reference": lambda x: 3 * x, "computed": "(float)"}
     assert verified(kernel("typed_rounded", **rounded), "f32").ok

@@ -1,4 +1,4 @@
-"""Verification of a user's kernel uses the source for the device, several inputs, several orders, and two launches."""
+"""A user's kernel is verified as compiled for the device: with several inputs, in several orders, in two launches."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from search_spaces.tile_operators.quantized_matmul import QuantizedMatmul
 pytestmark = [needs_nvrtc, needs_compiler]
 
 FEW, MANY = 12, 200  # number of schedules per problem, by default and nightly
-MOST_COINCIDENCES = 0.02  # accepted share of pairs of different orders that give equal bits by chance
+MOST_COINCIDENCES = 0.02  # accepted share of pairs of orders whose bits are equal by chance
 
 PROBLEMS: list[tuple[Problem, str]] = [
     (Matmul(48, 40, 200, out="f32"), "a100"),
@@ -60,8 +60,8 @@ NIGHTLY: list[tuple[Problem, str]] = [
 def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
     """Return random inputs for which a rounding of a sum reaches the output.
 
-    The logarithm of a cross entropy may hide the rounding. In these rows one term of the sum is 1, and other terms of
-    very different sizes add up to 0.5. The logarithm is then small and has as many digits as the sum.
+    The logarithm of a cross entropy may hide the rounding. In each returned row, one term of the sum is 1, and the
+    other terms, of very different sizes, add up to 0.5. The logarithm is then small and has as many digits as the sum.
     """
     inputs = problem.random_inputs(3)
     if isinstance(problem, CrossEntropy):
@@ -79,9 +79,9 @@ def rounding_sensitive_inputs(problem: Problem) -> dict[str, Array]:
 
 
 def in_emulator(order: SumOrder) -> tuple[SumOrder, str]:
-    """Return the components of an order that the emulator distinguishes.
+    """Return the components of an order that affect emulated results.
 
-    In "products", the emulator ignores the instruction's name, but distinguishes the text that follows, such as "scaled
+    In "products", the emulator ignores the instruction's name, but not the text that follows, such as "scaled
     sums of 128".
     """
     return order.without("products"), order["products"].partition(",")[2]

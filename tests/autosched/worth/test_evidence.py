@@ -1,4 +1,4 @@
-"""Recorded searches determine a choice's regret, a correction of estimates, and the best time of a shorter search."""
+"""Evidence of recorded searches: a choice's regret, a correction of estimates, and the best of a shorter search."""
 
 import dataclasses
 import itertools

@@ -289,7 +289,7 @@ def test_requirements_of_shapes_that_no_row_has():
     )
     ragged = AlignedRows().check("a", SharedLayout((8, 12)), 2, (8, 12))
     assert isinstance(ragged, Refusal)
-    assert ragged.reason.endswith("has lines of 12 elements, which 8 does not divide")
+    assert ragged.reason.endswith("has lines of 12 elements, which is not a multiple of 8")
 
 
 def test_a_wrong_element_size_is_rejected():

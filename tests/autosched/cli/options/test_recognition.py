@@ -1,4 +1,4 @@
-"""``verify FILE`` recognises every supported file by its content, and rejects other files with one line."""
+"""``verify FILE`` recognises every supported file by its content, and rejects other files with a one-line message."""
 
 from __future__ import annotations
 

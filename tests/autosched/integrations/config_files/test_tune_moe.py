@@ -115,7 +115,7 @@ DEFAULT = dict(default_config(MIXTRAL, 64, "vllm"))
     ],
 )
 def test_types_without_a_kernel_are_rejected(tmp_path, monkeypatch, capsys, settings, dtype: str) -> None:
-    """A layer of such a type must not be treated as 16-bit floats, which would give the file of another layer."""
+    """A layer of such a type must not be treated as a layer of 16-bit floats: the file would be for another layer."""
     monkeypatch.chdir(tmp_path)
     path = model_file(tmp_path, quantization_config=settings)
     assert layer_of_model(path).dtype == dtype and layer_of_model(path, dtype="bf16").dtype == "bf16"

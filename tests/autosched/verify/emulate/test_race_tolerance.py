@@ -26,7 +26,7 @@ SCALED = """#include <cuda_fp16.h>
 extern "C" __global__ void scaled(__half* out, const float* x, float big) {
   out[0] = __float2half(x[threadIdx.x] * big * (1.0f / 1048576.0f));
 }"""
-# Threads race for element 0 with different small numbers, and for element 1 with nearly equal large numbers.
+# Threads race to store different small numbers in element 0, and nearly equal large numbers in element 1.
 BESIDE_LARGE = """#include <cuda_bf16.h>
 extern "C" __global__ void beside_large(__nv_bfloat16* out, const float* x) {
   out[threadIdx.x & 1] = __float2bfloat16(x[threadIdx.x]);

@@ -1,6 +1,6 @@
 """Planted faults that random inputs do not expose.
 
-They are in identities, in the treatment of NaN, ties and eps, and in sums that cancel or overflow.
+The faults concern identity elements, the treatment of NaN, ties and eps, and sums that cancel or overflow.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ pytestmark = [needs_compiler, needs_nvrtc]
 TCGEN05, TMA, WGMMA = tcgen05_planted.PLANTED, tma_planted.PLANTED, wgmma_planted.PLANTED
 DEPTHS: dict[str, tuple[Depth, ...]] = {"tcgen05": ("quick", "full"), "tma": ("quick",), "wgmma": ("quick", "full")}
 
-# Faults with this name cause a race in which a copy between two memories reads the value, not a load into a register.
+# Faults with this name cause a race in which the value is read by a copy between memories, not by a load into a
+# register.
 BY_COPY = tuple(p for p in TCGEN05 if p.name == "a store does not wait for the other lanes")
 TCGEN05_BY_DAY, TMA_BY_DAY, WGMMA_BY_DAY = (*TCGEN05[::12], *BY_COPY), TMA[::6], WGMMA[:4]
 

@@ -1,4 +1,4 @@
-"""For every fault planted in row reduction kernels, the emulator or the comparison with the reference reports it."""
+"""The emulator or the comparison with the reference reports every fault planted in row reduction kernels."""
 
 from __future__ import annotations
 

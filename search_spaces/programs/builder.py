@@ -38,7 +38,8 @@ class Argument:
 
     Attributes:
         unordered: True if verification ignores the order of the elements.
-        strided: True if each launch passes the number of elements from one row to the next.
+        strided: True if the row stride is an argument of each launch: the distance between the starts of adjacent rows,
+            in elements.
     """
 
     sizes: tuple[str, ...]

@@ -274,7 +274,7 @@ class ProgramProblem(Problem):
         return self.further_parts(first, positions)
 
     def further_parts(self, name: str, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield the problems of ``parts`` for the output ``name`` instead of the first output."""
+        """Yield the problems that ``parts`` yields, but for the output ``name`` instead of the first output."""
         trace, operands = self.usual_trace(), {o.name: o for o in self.operands()}
         of = {operand: argument.sizes for operand, argument in self.program.arguments}
         names, free, out = of[name], independent(trace), operands[name]
@@ -369,5 +369,5 @@ def problem_type(program: Program) -> type[ProgramProblem]:
         bases=(ProgramProblem,),
         namespace=namespace,
         frozen=True,
-        kw_only=True,  # allows fields without defaults after fields with defaults, such as sizes of listings
+        kw_only=True,  # allows fields without defaults after fields with defaults (sizes of listings)
     )

@@ -60,7 +60,10 @@ def neighbours(parameters: Sequence[Parameter], tied: BoolArray, start: IntArray
 
 
 def _moved(start: IntArray, parameters: IntArray, codes: IntArray, legal: Legal) -> IntArray:
-    """Set the ``parameters`` [n, k] of a row to ``codes`` [n, k], and return the legal results."""
+    """Return the legal rows among n copies of a row, in each of which k parameters are changed.
+
+    In copy i, the parameters ``parameters[i]`` have the codes ``codes[i]``.
+    """
     rows = np.tile(start, (len(parameters), 1))
     rows[np.arange(len(parameters))[:, None], parameters] = codes
     return rows[legal(rows)]

@@ -39,7 +39,11 @@ LEAST_SHARE = 1 / 8
 
 
 class EmptySpace(ValueError):
-    """No configuration is legal. ``rules`` are the rules that the most nearly legal configuration violates."""
+    """No configuration is legal.
+
+    Attributes:
+        rules: The rules that are violated by the configuration that is closest to being legal.
+    """
 
     def __init__(self, message: str, rules: tuple[str, ...]) -> None:
         super().__init__(message)
@@ -225,7 +229,7 @@ class Space:
         return tuple(Rejection(r.name, raw - count, raw) for r, count in zip(self.rules, counts, strict=True))
 
     def _counts_under(self, rules: Iterable[Sequence[Rule]]) -> list[int]:
-        """Return the number of configurations that each set of rules allows. All counts share a limit of rows."""
+        """Return the number of configurations that each set of rules allows. One row limit applies to all counts."""
         from search_spaces.spaces.counting.elimination import eliminate
         from search_spaces.spaces.counting.limits import RowsLeft
 
@@ -233,7 +237,7 @@ class Space:
         return [eliminate(self._constraints, each, rows=rows).count for each in rules]
 
     def rejects(self) -> list[Rejection]:
-        """Return the exact number of configurations of the raw product that each rule rejects on its own."""
+        """Return, for each rule, how many combinations of parameter values the rule rejects on its own (exact)."""
         return list(self._rejections)
 
     def sample(self, n: int, seed: int, replace: bool = False) -> list[Schedule]:

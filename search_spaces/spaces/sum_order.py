@@ -38,8 +38,9 @@ class OrderTerm(NamedTuple):
 class SumOrder:
     """The order in which a schedule's kernel adds the terms of each result. Hashable and comparable.
 
-    Schedules of equal order give equal bits for equal inputs. Two orders also differ if the hardware may add the terms
-    of an instruction in different orders, although the emulator always adds one term after another.
+    Schedules of equal order give equal bits for equal inputs. Two orders also differ if they
+    use instructions within which the hardware may add terms in different orders. The emulator does not show this
+    difference, because it always adds one term after another.
 
     Attributes:
         terms: Components whose value is not "", in the order in which the template defines them.

@@ -76,7 +76,7 @@ def _range(extent: int, tile_k: int, split_k: int) -> str:
 
 
 def _dealt(kind: str) -> tuple[OrderPart, ...]:
-    """Return a component for each parameter that determines where stream-K divides k.
+    """Return one component for each parameter that influences where stream-K divides k.
 
     Schedules can be counted quickly because each component depends on few parameters.
     """

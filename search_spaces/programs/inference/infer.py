@@ -55,8 +55,9 @@ def infer(trace: ir.Trace, classes: tuple[int, ...] = ()) -> Inference:
 def _settled_states(trace: ir.Trace, classes: tuple[int, ...]) -> Inference:
     """Infer distributions, pass by pass, until each state has the distribution of the values assigned to it.
 
-    In two cases, a state becomes fixed: if its distribution still changes after MOST_PASSES passes, or if it changes
-    during a pass. A fixed state keeps its distribution, and values assigned to it are converted.
+    A state becomes fixed in two cases: if its distribution still changes from pass to pass after MOST_PASSES passes, or
+    if a pass reads the state in another distribution than it has at the end of the pass. A fixed state keeps its
+    distribution, and values assigned to it are converted.
     """
     states: dict[int, Spread] = {}
     fixed: frozenset[int] = frozenset()

@@ -156,7 +156,10 @@ class Product:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Shape of tiles that are distributed in blocks. A tile consists of contiguous lines along dimension ``along``."""
+    """Shape of tiles with a blocked distribution, in which a thread holds consecutive elements of a line.
+
+    The lines are contiguous, and run along dimension ``along``.
+    """
 
     shape: Shape
     along: int

@@ -330,7 +330,7 @@ def _products_in_any_order(
     The magnitudes of partial products lie between ``least`` and ``largest``.
 
     In one order, a partial product may overflow although later factors below 1 make the product finite. Likewise, a
-    partial product may underflow before larger factors.
+    partial product may underflow although large later factors make the product infinite.
     """
     grows, vanishes = ~(largest * _ROUNDED <= _LARGEST), ~(least > _UNDERFLOW)
     unsure = np.where(np.isfinite(values), grows & (least < 1.0), vanishes) & ~np.isnan(values)

@@ -67,7 +67,7 @@ class Distribution:
             yield digit, weight
 
     def part(self, dimension: int, unit: Unit, ids: IntArray) -> IntArray:
-        """Return the contribution of the warp, lane or register numbers ``ids`` to the coordinate along a dimension."""
+        """Return the offset along ``dimension`` that each warp, lane or register number in ``ids`` contributes."""
         total: IntArray = np.zeros_like(ids)
         for digit, weight in self.weighted(dimension):
             if digit.unit == unit:
@@ -121,7 +121,7 @@ class Distribution:
             ValueError: If the boundaries of groups fall inside a digit that cannot be split.
         """
         remaining: list[Digit] = []
-        below = size  # remaining factor of ``size``, by which the next digits are divided, fastest digit first
+        below = size  # factor of ``size`` that is still to be divided out of the next digits, fastest digit first
         for digit in reversed(self.digits[dimension]):
             if below == 1:
                 remaining.append(digit)
@@ -254,7 +254,7 @@ def _elements(of: Distribution, warps: int) -> IntArray:
 
 @lru_cache(maxsize=4096)
 def fold(of: Distribution, dimension: int, size: int) -> tuple[Distribution, tuple[int, ...]]:
-    """Return the distribution of one value per ``size`` elements, and the new number of each old register."""
+    """Return the distribution that has one value per ``size`` elements, and the new number of each old register."""
     folded = of.folded(dimension, size)
     mine = [list(of.of_registers(d)) for d in (0, 1)]
     mine[dimension] = [offset // size for offset in mine[dimension]]

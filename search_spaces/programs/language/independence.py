@@ -42,7 +42,10 @@ class _Along:
         self.states: dict[int, int | None] = {}
 
     def axis(self) -> int | None:
-        """Return the grid axis of the size, or None if results along the size are not independent."""
+        """Return the grid axis that divides the size among blocks.
+
+        Return None if results at different indices along the size depend on each other, or if no axis divides it.
+        """
         try:
             for _ in range(2):  # second pass: an iteration reads states that the previous iteration has set
                 self._run(self.trace.operations)
@@ -89,8 +92,8 @@ class _Along:
         match operation:
             case ir.LoadTile(_, window):
                 along = self._window(window)
-                # If the window has extent 1 in this dimension, the block has only one position along the size, and no
-                # dimension of the value belongs to the size.
+                # If the window has extent 1 in this dimension, the block covers only one index of the size, and no
+                # dimension of the loaded value runs along the size.
                 return None if along is None or window.shape[along] == 1 else along
             case ir.Coordinates(_, _, base):
                 self._check_index(base)
@@ -137,7 +140,7 @@ class _Along:
         return second if first is None else first
 
     def _window(self, window: ir.Window) -> int | None:
-        """Return the window's dimension that runs along the followed size, or None if there is none.
+        """Return the dimension of the window that runs along the size ``self.name``, or None if there is none.
 
         Raises _Mixed unless the window covers exactly the block's own tile in this dimension.
         """
@@ -157,7 +160,7 @@ class _Along:
         return along[0] if along else None
 
     def _check_index(self, *indices: Index) -> None:
-        """Check that no index depends on the block's position along the followed size."""
+        """Check that no index depends on the block's position along the size ``self.name``."""
         for index in indices:
             if index.kind == "block" and index.number == self.block:
                 raise _Mixed

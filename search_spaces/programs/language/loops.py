@@ -144,7 +144,7 @@ class Loops(Scalars, Recorder):
         """
         source, number = caller(), self.new_id()
         if not isinstance(index, Index):
-            fail("when", f"invalid condition {index!r}: use an index, such as at % 128")
+            fail("when", f"the condition {index!r} is not an index: use an index, such as at % 128")
         self.scopes.append([])
         yield
         body = tuple(self.scopes.pop())

@@ -76,11 +76,11 @@ class NamedFunctions(ABC):
         return self.map("rsqrt", x)
 
     def sine(self, x: Tile | State) -> Tile:
-        """Return the sine of each element, in radians."""
+        """Return the sine of each element. The elements are angles in radians."""
         return self.map("sine", x)
 
     def cosine(self, x: Tile | State) -> Tile:
-        """Return the cosine of each element, in radians."""
+        """Return the cosine of each element. The elements are angles in radians."""
         return self.map("cosine", x)
 
     def absolute(self, x: Tile | State) -> Tile:

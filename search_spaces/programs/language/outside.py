@@ -75,7 +75,7 @@ def stretched(outside: Outside, factor: int) -> Outside:
 
 
 def grouped(outside: Outside, size: int) -> Outside | None:
-    """Return the padding after every ``size`` consecutive elements are combined into one.
+    """Return the padding of a tile in which every ``size`` consecutive elements are combined into one.
 
     Return None if such a group of elements crosses the end of an array.
     """
@@ -91,7 +91,7 @@ def shifted(outside: Outside, by: Index) -> Outside:
 
 
 def either(one: Outside, other: Outside) -> Outside:
-    """Return the padding of a shared-memory tile after stores of two values with the paddings ``one`` and ``other``."""
+    """Return the padding of a shared-memory tile to which values with the paddings ``one`` and ``other`` are stored."""
     if one.kind == "inside" or other.kind == "inside":
         return other if one.kind == "inside" else one
     same = one.kind == other.kind == "constant" and one.value == other.value

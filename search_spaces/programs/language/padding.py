@@ -275,7 +275,7 @@ class _Walk:
             elif own.kind == "inside":
                 values.append(self.everywhere.get(argument.id))
             else:
-                # Beyond an edge of another argument, this argument may still have elements of its own array.
+                # A position beyond the edge of another argument's array may still be inside this argument's array.
                 covers = own.kind == "constant" and edges <= implied(own.edges, edges)
                 values.append(own.value if covers else None)
         if not edges:

@@ -171,7 +171,7 @@ class Slices(NamedFunctions):
         return self.map(f"fp4_{to}", of_all, columns, numbers.start, len(numbers), each)
 
     def _fours(self, operation: str, words: Tile | State, numbers: range, to: str) -> tuple[Tile, Tile]:
-        """Return, for each element of the result, the word that contains its four-bit number, and its column number."""
+        """Return two tiles of the result's shape: the words with the elements' four-bit numbers, and the columns."""
         tile = tile_of(operation, words)
         if tile.value.dtype != I32:
             fail(operation, f"words are {tile.value.dtype.name}: use i32")

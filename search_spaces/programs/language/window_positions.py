@@ -112,7 +112,7 @@ def _if(condition: ir.If, offsets: Offsets, loop: _LoopOffsets | None) -> ir.If:
 
 
 def _moves(body: tuple[ir.Operation, ...]) -> dict[int, tuple[int, int]]:
-    """Return the rows and columns by which each window moves in the body of a condition, by the window's id."""
+    """Return, by window id, how many rows and columns the body of a condition moves each window."""
     moves: dict[int, tuple[int, int]] = {}
     for operation in body:
         if isinstance(operation, ir.Move):

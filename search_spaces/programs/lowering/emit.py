@@ -1,8 +1,8 @@
-"""Generate the CUDA C++ of a schedule, in which every value is distributed as inference and schedule determine.
+"""Generate the CUDA C++ of a schedule.
 
-The registers of a value are a C++ array in the order of the value's distribution. If a value is used in another
-register order, a constant table maps the indices. Barriers never deadlock, because all threads of a block execute the
-same operations.
+Inference and the schedule determine how each value is distributed to threads and registers. The registers of a value
+are a C++ array in the order of the value's distribution. If a value is used in another register order, a constant table
+maps the indices. Barriers never deadlock, because all threads of a block execute the same operations.
 """
 
 from __future__ import annotations

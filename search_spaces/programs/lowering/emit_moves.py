@@ -225,10 +225,10 @@ class Moves(EmitterBase):
             )
 
     def _join_lanes(self, name: str, operation: ir.ReduceTile, of: Distribution, digit: Digit, parts: int) -> None:
-        """Emit the combination of partial results across lanes along a digit whose size is not a power of two.
+        """Emit code that combines the partial results of ``parts`` lanes, which differ in one digit of their number.
 
-        All lanes combine the partial results in the same order. Each partial result is read from the first lane that
-        holds it.
+        This code is used if ``parts`` or the digit's stride is not a power of two. All lanes combine the partial
+        results in the same order. Each partial result is read from the first lane that holds it.
         """
         row, source, base = REDUCTIONS[operation.kind], operation.source, self.new("lane")
         register = register_type(operation.result.dtype)

@@ -157,8 +157,8 @@ class Products(Boxes):
     def _scales(self, operation: ir.Mma) -> list[str]:
         """Emit arrays with the scales of a and b, and return their names; none if there are no scales.
 
-        An array has one word for each step along k, each fragment, and each row of a (or column of b) of which the lane
-        holds elements. The bytes of a word are the scales of the step's blocks.
+        An array has one word for each combination of a step along k, a fragment, and a row of a (or column of b) that
+        has elements in the lane. The bytes of a word are the scales of the step's blocks.
         """
         assert self.row is not None
         codes, number = list[str](), self.inference.product_of[operation.result.id]
@@ -241,7 +241,7 @@ class Products(Boxes):
     def _operand(self, value: ir.Value, spread: Spread, source: ir.Source, loaded: list[str]) -> str:
         """Return CUDA C++ for the fragments of an operand in iteration ``step`` of the loop over k.
 
-        For operands in shared memory, append statements that load the fragments to ``loaded``.
+        For operands in shared memory, append to ``loaded`` the statements that load the fragments.
         """
         assert self.row is not None
         ref = self.refs[value.id, spread]

@@ -42,7 +42,8 @@ class TensorMemory(Stores):
     Attributes:
         columns: Number of tensor-memory columns of each product, by the id of its result.
         done: Address of the mbarrier that signals completed multiplications, as CUDA C++.
-        tensor_address: Address in shared memory of the allocated tensor-memory address, as CUDA C++.
+        tensor_address: Address of the shared-memory word that holds the address of the allocated tensor memory, as CUDA
+            C++.
     """
 
     def __init__(self, inference: Inference, values: Mapping[str, Value], device: Device) -> None:

@@ -138,7 +138,7 @@ def has_copying_warp(values: Mapping[str, Value]) -> bool:
 
 
 def box_struct(n: BoxedNumbers, distributions: Distributions) -> str:
-    """Return the definition of the C++ type ``Operand_NAME`` of an operand in boxes."""
+    """Return the definition of the C++ type ``Operand_NAME`` of an operand that is stored in boxes."""
     staged = n.staged
     product, array = distributions.products[staged.product], staged.load.window.array
     left = staged.side == "a"

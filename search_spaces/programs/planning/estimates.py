@@ -169,8 +169,8 @@ class _Used:
     Attributes:
         held: Every distribution of a value in registers, and a source line that uses it.
         states: The distribution of each state.
-        inside: Distributions of values in loops that need registers in addition to those of the states.
-        outside: Distributions of values outside of loops that need registers in addition to those of the states.
+        inside: Distributions of values in loops. The values need registers in addition to the registers of the states.
+        outside: The same for values outside of loops.
         grouped: For each reduction of groups: distribution, dimension, group size, source line.
         moved: For each conversion: outermost loop, old and new distribution, True if always through shared memory.
         joined: For each reduction: outermost loop, result, distribution, dimension, group size, words per element; the

@@ -150,10 +150,10 @@ def stage_names(inference: Inference) -> dict[int, str]:
 
 
 def stage_counts(inference: Inference, loop: int) -> tuple[int, ...]:
-    """Return the candidate numbers of stages of a loop's ring.
+    """Return the numbers of stages that a loop's ring may have.
 
-    Stages of tiles in a narrow type are small. Five such stages are too few bytes in flight to reach the bandwidth of
-    DRAM, so more stages are allowed.
+    Tiles in a narrow type have small stages. With five such stages, too few bytes are in flight to reach the bandwidth
+    of DRAM, so more stages are allowed.
     """
     small = any(s.loop == loop and s.converted for s in inference.staged.values())
     return (*STAGES, MANY_STAGES) if small else STAGES

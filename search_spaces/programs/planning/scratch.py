@@ -29,7 +29,7 @@ def loops_of_sum(inference: Inference, number: int) -> dict[str, OuterLoop]:
 
 
 def loops_of_stores(inference: Inference) -> dict[str, OuterLoop]:
-    """Return the outermost loop around each store, by the name of the parameter of the store."""
+    """Return the outermost loop around each store. Keys are the names of the stores' parameters, such as "store_1"."""
     around = enumerate(inference.stored_in, 1)
     return {f"store_{number}": estimates.outermost(inference, loops) for number, loops in around}
 
@@ -40,7 +40,9 @@ def flag_bytes(inference: Inference) -> int:
 
 
 def scratch_bytes(exchange: str, tiles: Iterable[ir.Shape], other_bytes: Iterable[int]) -> int:
-    """Return the bytes of the largest exchange, because exchanges use the same memory one after another.
+    """Return the bytes of the memory for exchanges.
+
+    Exchanges use the same memory one after another, so the largest exchange determines the size.
 
     Args:
         exchange: Layout of exchanged tiles.

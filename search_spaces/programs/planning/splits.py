@@ -142,7 +142,7 @@ class Split:
 
     @property
     def each_if_long(self) -> int:
-        """Iterations per block, which determine a tile's number of blocks; 0 if all tiles have the same number."""
+        """Iterations per block, which determine each tile's number of blocks; 0 if this number is the same for all."""
         return self.each if self.only_long else 0
 
     @property

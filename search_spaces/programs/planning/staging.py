@@ -67,7 +67,8 @@ def sides(inference: Inference, operation: ir.Mma) -> list[tuple[ir.Value, Sprea
 def bufferable(inference: Inference) -> ir.Loop | None:
     """Return the loop whose fragments may be double-buffered, or None.
 
-    The loop must be the only loop with a ring. All it may do is add products of one depth to states in place.
+    The loop must be the only loop with a ring. Its body may only add products to states in place, and all these
+    products must have the same depth.
     """
     rings = {staged.loop for staged in inference.staged.values()}
     if len(rings) != 1 or not rings <= accumulating(inference):

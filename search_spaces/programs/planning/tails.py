@@ -46,7 +46,7 @@ def peelable(inference: Inference) -> frozenset[int]:
 
 
 def tail_names(inferences: Iterable[Inference]) -> dict[int, str]:
-    """Return the name of the peeling parameter, by loop index, for each loop that can be peeled with some sizes."""
+    """Return, by loop index, the name of the peeling parameter of each loop that can be peeled for some sizes."""
     positions = sorted({list(i.loops).index(number) for i in inferences for number in peelable(i)})
     return {index: "tail" if len(positions) == 1 else f"tail_{index + 1}" for index in positions}
 

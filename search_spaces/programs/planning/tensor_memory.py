@@ -74,8 +74,8 @@ def _spread(inference: Inference, operation: ir.Mma, side: Literal["left", "righ
 def waits_for_readers(inference: Inference, operation: ir.Mma) -> bool:
     """Return True if a barrier is needed before a product overwrites sums in tensor memory.
 
-    No barrier is needed outside of loops, or if each iteration stores a left operand, as this store needs a barrier
-    anyway.
+    Outside of loops, no barrier is needed. If each iteration stores a computed left operand, no additional barrier is
+    needed, because this store already has one.
     """
     around = inference.inside[operation.result.id]
     conditional = {o.result.id for i, _ in inference.trace.walk() if isinstance(i, ir.If) for o in _within(i)}

@@ -54,8 +54,8 @@ def is_never_negative(value: ir.Value, inference: Inference, iterations: Mapping
 def masking(inference: Inference) -> Mapping[int, float]:
     """Return the fraction of blocks and iterations in which a ``where`` needs its mask, by the id of its result.
 
-    The mapping also contains each condition that only such ``where`` operations use, with the largest fraction of
-    these operations.
+    The mapping also contains each condition that only such ``where`` operations use. Its value is the maximum of their
+    fractions.
     """
     shares, users = dict[int, float](), dict[int, list[int]]()
     operations = [o for o, _ in inference.trace.walk() if isinstance(o, ir.Computing)]

@@ -91,8 +91,8 @@ def _check_windows(inference: Inference) -> None:
                 _refuse(
                     operation.source,
                     name,
-                    f"{window.array.name}[{index}] has the index {low} to {high}, but the extent is {extent}: limit "
-                    "the index",
+                    f"the index of {window.array.name}[{index}] ranges from {low} to {high}, but the extent is "
+                    f"{extent}: limit the index",
                 )
 
 

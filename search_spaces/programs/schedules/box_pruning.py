@@ -16,7 +16,7 @@ from search_spaces.spaces.rules import Rule
 
 
 def box_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
-    """Return the pruning rules for boxes, which exclude decisions without effect and slower methods of filling."""
+    """Return the pruning rules for boxes. They exclude slower methods of filling, and decisions that have no effect."""
     if not choices.boxed_instructions(device) or not choices.first.products:
         return ()
     boxed, rules = each(is_boxed), list[Rule]()

@@ -78,9 +78,13 @@ def _chained(inference: Inference, number: int) -> bool:
 def _longest(inference: Inference, number: int, each: int = 0, parts_of_tile: float = 1.0) -> float:
     """Return the largest number of iterations of a block relative to the average.
 
-    The largest number is assumed to occur in the first or the last block. If only long tiles are shared by several
-    blocks, a block has at most ``each`` iterations, and ``parts_of_tile`` is the average number of blocks per tile.
-    Otherwise ``each`` is 0.
+    The largest number is assumed to occur in the first or the last block.
+
+    Args:
+        inference: Inference of the program.
+        number: Number of the loop.
+        each: Most iterations of a block if only long tiles are shared by several blocks; otherwise 0.
+        parts_of_tile: Average number of blocks per tile.
     """
     trace, loop = inference.trace, inference.loops[number]
     zero = {n: 0 for n in trace.iterations()}
@@ -119,7 +123,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
     ending = _ending(inference, distributions, config) if boxed else 0.0
     trips = 0.0 if split is None else _trips_to_combine(inference, split, config)
     if split is not None and split.launches == 1:
-        # With keeps_last, a block increments its tile's counter before the loop. So it need not wait for the increment
+        # With keeps_last, a block increments its tile's counter before the loop, so it does not wait for the increment
         # after the loop.
         trips += TRIPS_OF_SPLIT - 1 if split.keeps_last else TRIPS_OF_SPLIT
     # True if blocks wait at the end of a tile before they load operands of the next tile
@@ -143,7 +147,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         dram += parts if parts <= L2_SHARE * device.l2_bytes else 2 * parts
     launched = launched_blocks(config)
     if launched and main is not None:
-        # Blocks skip tiles without iterations. The number of other tiles differs by at most one between blocks.
+        # Blocks skip tiles that have no iterations. The numbers of other tiles of two blocks differ by at most one.
         longest = _longest(inference, main)
         ends = math.ceil(blocks / longest / launched)
         tiles, ending, blocks = ends * longest, ending * ends, launched
@@ -214,7 +218,7 @@ def _trips_to_combine(inference: Inference, split: Split, config: Config) -> flo
 
 
 def _barriers(config: Config, distributions: Distributions, stages: int, boxed: bool) -> float:
-    """Return the cost of the barriers of an iteration, as a number of barriers of all threads.
+    """Return the cost of an iteration's barriers, as the equivalent number of barriers of all threads.
 
     With a producer warp, each warpgroup waits separately, and only for full stages.
     """

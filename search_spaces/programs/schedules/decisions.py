@@ -56,7 +56,7 @@ def staged_operands(problem: ProgramProblem) -> list[Staged]:
 
 
 def operand_names(staged: Staged, threads: str) -> dict[str, str]:
-    """Return the names of the columns of one operand, by the argument names that rules for operands use."""
+    """Return a map from the argument names in rules for operands to the names of one operand's columns."""
     name = staged.name
     rows, cols = f"rows_{name}", f"cols_{name}"
     major, minor = (rows, cols) if staged.row_major else (cols, rows)

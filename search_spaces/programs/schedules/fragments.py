@@ -1,6 +1,6 @@
 """The decision on double-buffered fragments: fragments of the next step are read while the current step is multiplied.
 
-With two buffers, tensor cores also have work directly after the barrier between two iterations
+With two buffers, tensor cores have work even directly after the barrier between two iterations
 (``autosched/tile/ring.cuh``).
 """
 
@@ -24,7 +24,10 @@ def is_bufferable(choices: Choices) -> bool:
 
 
 def copying_name(choices: Choices) -> str:
-    """Return the column with the number of registers for copies of operands, which is 0 if all copies use cp.async."""
+    """Return the name of the column with the number of registers for copies of operands.
+
+    The number is 0 if all copies use cp.async.
+    """
     return f"copying_staging_{unique_operands(choices.first)[-1].name}"
 
 

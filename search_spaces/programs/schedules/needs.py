@@ -27,11 +27,13 @@ from search_spaces.spaces.parameters import Value
 
 
 def each_needs(choices: Choices, read: Callable[[Inference, Needs], int]) -> Callable[..., Any]:
-    """Return a function that computes a column of numbers from the columns that distributions depend on.
+    """Return a function that computes a number for each row, by calling ``read``.
+
+    The arguments of the function are the columns that distributions depend on.
 
     Args:
         choices: Choices of the program.
-        read: Function that returns a number or bool, given the inference and the needs of a schedule.
+        read: Function that returns a number or bool from the inference and the needs of a row.
     """
 
     def over(**columns: Column) -> npt.NDArray[Any]:

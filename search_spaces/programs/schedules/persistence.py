@@ -87,7 +87,7 @@ def persistent_pruning(choices: Choices, device: Device) -> tuple[Rule, ...]:
     def why_not(blocks: int, min_blocks: int, persistent: int) -> str | None:
         resident = device.sm_count * min_blocks
         if persistent and blocks <= resident:
-            return f"{blocks} tiles are not more than {resident} resident blocks, so each block has one tile at most"
+            return f"{blocks} tiles for {resident} resident blocks: each block has at most one tile"
         return None
 
     return (Rule.refusing("persistent_tiles", why_not, "persistent blocks have several tiles"),)

@@ -124,9 +124,10 @@ def _shared_iterations(parts: int, stages: int, only_long: bool) -> int:
     """Return how many whole iterations a proxy needs in a loop that ``p.split`` divides among ``parts`` blocks.
 
     In addition to the returned iterations, the proxy's loop has one iteration that may be partial. The numbers of
-    iterations of two blocks then differ by at most one, and the block with the most iterations refills its ring. If
-    only long tiles are shared, all blocks except the last have the same number of iterations, and the last block needs
-    at least one.
+    iterations of two blocks then differ by at most one, and the block with the most iterations refills its ring.
+
+    With ``only_long``, only tiles with many iterations are divided among several blocks. All blocks of such a tile have
+    the same number of iterations, except the last block, which needs at least one.
     """
     return max(parts * stages, (parts - 1) * (stages + 1)) if only_long else parts * stages
 
@@ -161,7 +162,7 @@ def enough_iterations(problem: ProgramProblem, schedule: Schedule, most_parts: i
 
 
 def _units(inference: Inference, schedule: Schedule) -> dict[str, tuple[int, int]]:
-    """Return, for each size that can be reduced, the extent of a tile or step, and how many of them are needed."""
+    """Return, for each size that can be reduced, the extent of a tile or step, and how many of them a proxy needs."""
     units: dict[str, tuple[int, int]] = {}
     iterations = _iterations_of_loops(inference, schedule)
     walked: dict[str, set[int]] = {}

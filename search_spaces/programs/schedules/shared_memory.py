@@ -79,7 +79,7 @@ def exchange_loops(inference: Inference) -> dict[str, int | None]:
 
 
 def scratch_name(suffix: str) -> str:
-    """Return the name of the attribute that has the bytes of the exchanges in a loop.
+    """Return the name of the attribute for the number of bytes that exchanges in a loop need.
 
     ``suffix``: A key of ``exchange_loops``.
     """
@@ -169,7 +169,7 @@ def _sum_bytes(choices: Choices, shaping: Mapping[str, str]) -> list[Attribute]:
 
 
 def _times(inference: Inference, loop: int | None) -> dict[str, list[str]]:
-    """Return the parameters that can select ``loop`` to combine partial sums, each with the values that select it."""
+    """Return, by parameter, the values for which partial sums are combined in ``loop`` (None: outside of loops)."""
     times: dict[str, list[str]] = {}
     for i in range(len(inference.sums)):
         for time, loop_of_sum in loops_of_sum(inference, i).items():

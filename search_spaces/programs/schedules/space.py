@@ -147,7 +147,7 @@ def _intrinsic_rule(device: Device, product: Product) -> Rule:
     return Rule.refusing(
         f"intrinsic{product.suffix}",
         why_not,
-        "the device has the instruction, and the depth is a multiple of the instruction's",
+        "the device has the instruction, and the tile's depth is a multiple of the instruction's depth",
         names={"tile_k": f"tile_k{product.suffix}", "intrinsic": "intrinsic"},
     )
 

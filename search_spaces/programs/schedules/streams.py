@@ -68,8 +68,8 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         if stream_k == 0 or (blocks > launched and blocks % launched):
             return None
         return (
-            f"{blocks} tiles for {launched} blocks have no partial wave after full waves, so stream-K has no k-tiles "
-            "to distribute"
+            f"{blocks} tiles divided among {launched} blocks leave no partial wave after full waves, so stream-K has "
+            "no k-tiles to distribute"
         )
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
@@ -132,9 +132,9 @@ def _resident_rule(choices: Choices, device: Device) -> Rule:
         if stream_k == 0 or min_blocks >= fit:
             return None
         return (
-            f"stream-K launches {min_blocks} blocks per SM, but {fit} blocks with {tile_m}x{tile_n}x{tile_k} tiles and "
-            f"{stages} stages fit: more resident blocks hide latency, which saves more time than an equal division of "
-            "k"
+            f"stream-K launches {min_blocks} blocks per SM, but there is room for {fit} (with "
+            f"{tile_m}x{tile_n}x{tile_k} tiles and {stages} stages): more resident blocks hide latency, which saves "
+            "more time than an equal division of k"
         )
 
     return Rule.refusing(

@@ -35,7 +35,7 @@ LEAST_RESULTS = 32  # smallest number of results per thread with which fragment 
 BODY_LIMIT = 1024  # limit of product instructions in an unrolled loop body, due to the instruction cache
 WANTED_REGISTERS = 255
 LEAST_BLOCKS = 2  # if rings have MANY_STAGES, this number of blocks must fit on an SM
-UNROLLED_VALUES = 128  # limit on a loop body's registers times the unroll factor, due to the instruction cache
+UNROLLED_VALUES = 128  # limit on the registers of a loop body times its unroll factor, due to the instruction cache
 
 
 def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
@@ -43,7 +43,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
     choices = choices_of(problem)
     first = choices.first
     rules: list[Rule] = []
-    # add a rule for each chosen size: half of the tile must not already cover the extent
+    # add a rule for each chosen size: a tile of half the size must be too small to cover the extent
     for name, values in choices.domains.items():
         for axis in range(len(first.trace.tile)):
             sizes = {v: i.trace.tile[axis] for v, i in choices.inferences.items()}
@@ -133,7 +133,7 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     f"{name}_many",
                     lambda stages, ring_bytes, room=room: (stages < MANY_STAGES) | (ring_bytes <= room),
                     f"a ring of {{ring_bytes}} bytes leaves room for fewer than {LEAST_BLOCKS} blocks per SM: use "
-                    "fewer stages, which already have enough bytes in flight",
+                    "fewer stages, which already keep enough bytes in flight",
                     names={"stages": name, "ring_bytes": name.replace("stages", "ring_bytes")},
                 )
             )
@@ -272,8 +272,8 @@ def _few_copies(number: int, threads: str, counts: tuple[int, ...]) -> Rule:
     return Rule(
         f"copies_{number + 1}",
         each(few),
-        "{lanes} lanes of {width} elements on a line of {line}: with other lanes or widths, fewer of the {threads} "
-        "threads would hold copies of other threads' elements",
+        "with {lanes} lanes of {width} elements on a line of {line}, more of the {threads} threads hold copies of "
+        "other threads' elements than with other lanes or widths",
         names={
             "line": f"line_{number + 1}",
             "lines": f"lines_{number + 1}",

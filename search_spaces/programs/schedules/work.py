@@ -123,7 +123,7 @@ class _Counter(BlockWork):
         self.masking = masking(inference)
         self.scales = _scales_of_fp4(inference)
         self.inside = False  # True while operations in a loop are counted
-        self.unstaged_bytes = 0.0  # bytes that loads in loops transfer directly to registers, not through shared memory
+        self.unstaged_bytes = 0.0  # bytes that are loaded in loops directly to registers, not through shared memory
         # Counted conversions: (source, target, number of repetitions).
         self.exchanges: list[tuple[Distribution, Distribution, float]] = []
         self._exchanged: dict[str, float] = {}  # cache: wavefronts of exchanges, by layout of the exchanged tiles

@@ -98,7 +98,9 @@ class Computations(Windows):
         a, b = (self._value(s, n, m) for n, m in zip(names[:2], maps[:2], strict=True))
         if (a.shape[1] != b.shape[0]) and b.shape[1] == a.shape[1]:
             self.survey.note(
-                s, f"{names[1]} must be transposed: the latest vector of the transposed shape is used instead"
+                s,
+                f"{names[1]} fits the product only if it is transposed: the latest vector with the transposed shape is "
+                "used instead",
             )
             b = self.last[b.shape[1], b.shape[0]]
         state = self.value_of.get(s.results[0]) if s.results else None

@@ -59,7 +59,7 @@ class LinalgReduction:
         return outer * self.thread if any(self.config.expand_dims) else outer
 
     def layout(self) -> NestedLayout:
-        """Return the distribution of the values that a block adds in an iteration, of shape (rows, step).
+        """Return the distribution of the values, of shape (rows, step), that a block adds in an iteration.
 
         If the config expands k, the elements of a thread along the added dimension are consecutive along k.
         """
@@ -87,9 +87,9 @@ class LinalgReduction:
             arguments = (x, w, ("out", Argument(("m", "n"), f32, "output")))
             sizes = (("m", self.m), ("n", self.n), ("k", self.k))
             return Program(
-                name, self._products(), arguments, content, "x @ w^T, from a listing of linalg", sizes, self.notes
+                name, self._products(), arguments, content, "x @ w^T, from a linalg listing", sizes, self.notes
             )
-        summary, sizes_of_sums = "the sums of rows, from a listing of linalg", (("m", self.m), ("k", self.k))
+        summary, sizes_of_sums = "the sums of rows, from a linalg listing", (("m", self.m), ("k", self.k))
         sums = ("out", Argument(("m",), f32, "output"))
         return Program(name, self._sums(), (x, sums), content, summary, sizes_of_sums, self.notes)
 

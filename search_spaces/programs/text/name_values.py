@@ -79,7 +79,7 @@ class Names:
             self.value_of[name] = self.grid[name] = position
 
     def _stop(self, name: str, stop: Expression) -> int:
-        """Return the end of a loop: the size named ``stop``, else the size of the loop's variable, else the number."""
+        """Return the end of a loop: the size named ``stop``, else the size of the loop's variable, else ``stop``."""
         if isinstance(stop, str) and stop.lstrip("%") in self.sizes:
             return self.sizes[stop.lstrip("%")]
         own = self.sizes.get(name.lstrip("%"))
@@ -162,7 +162,10 @@ class Names:
         self.last[value.shape] = value
 
     def _value(self, s: Statement, expression: Expression, layout: WgMap | None = None) -> Tile:
-        """Return a vector. If it is undefined, load it from its input, with the map that the statement requires."""
+        """Return the vector that ``expression`` names.
+
+        If the vector is undefined, load it from its input array, with the map that the statement requires.
+        """
         name = str(expression)
         value = self.value_of.get(name)
         if value is None and name in self.survey.free_vectors:

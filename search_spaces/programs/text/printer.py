@@ -1,8 +1,8 @@
 """Print a trace as a listing in canonical spelling. ``parse`` reads this listing as the same program.
 
 Extents and tile sizes are numbers, as a trace belongs to one choice of sizes. A window is created before its first use.
-States are printed as the statements ``state``, ``set`` and ``get``. The documents instead assign several times to one
-name.
+States are printed as the statements ``state``, ``set`` and ``get``. In published listings, a state is instead a name
+that is assigned several times.
 """
 
 from __future__ import annotations

@@ -38,7 +38,11 @@ class Reading:
 
 
 def parse(text: str, name: str = "", file: str = "text") -> Reading:
-    """Parse a text. Raises ProgramError, in one line with the position of the first error."""
+    """Parse a text.
+
+    Raises:
+        ProgramError: The text is invalid. The message is one line, with the position of the first error.
+    """
     if is_linalg(text):
         reduction = read_reduction(text, file)
         program = reduction.program(name or ("matvec_listing" if reduction.n else "sums_listing"), f"{file}\0{text}")

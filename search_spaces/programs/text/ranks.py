@@ -23,7 +23,8 @@ def matrix_layout(layout: NestedLayout) -> NestedLayout:
     """Return the layout of the tile that represents a vector with ``layout``.
 
     Raises:
-        ValueError: If no layout of the tile is equivalent, because the leading dimensions cannot be joined to rows.
+        ValueError: If no layout of the tile is equivalent, because the leading dimensions cannot be joined to one
+            dimension of rows.
     """
     columns = _dimensions(layout)
     while len(columns) > 2:

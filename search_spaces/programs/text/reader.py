@@ -323,7 +323,7 @@ class _ListingReader(Tokens):
             else:
                 break
         if attributes.pop("order", None):
-            self.note("an order after a type is read as part of the tile's type")
+            self.note("an order that follows a type is read as part of the tile's type")
         return Statement(
             op, results, tuple(operands), tuple(index), kind, tuple(layouts), tuple(sorted(attributes.items())),
             tuple(takes), tuple(gives), None, line, tuple(named),

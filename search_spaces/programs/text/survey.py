@@ -1,6 +1,6 @@
 """Collect the declarations of a listing before it is executed: arrays, names of extents, tiles, and grid loops.
 
-The documents give sizes as numbers. If a loop goes to the end of an array, the extent is named after the loop's
+Published listings give sizes as numbers. If a loop goes to the end of an array, the extent is named after the loop's
 variable, so that the program can also be run with other sizes. Other extents are fixed to the numbers in the text.
 """
 
@@ -72,7 +72,7 @@ class Survey:
     free_tiles: dict[str, ArrayInfo] = field(default_factory=dict)
     free_vectors: dict[str, ArrayInfo] = field(default_factory=dict)
     free_types: dict[str, Type] = field(default_factory=dict)
-    # Pseudo-code has no stores. Keys are unused tiles; values are the products that the program stores to them.
+    # Pseudo-code has no stores. The key is a tile that no statement uses, and the value is the product to store to it.
     products: dict[str, str] = field(default_factory=dict)
     # for each unused result, the output array to which it is stored
     outputs: dict[str, ArrayInfo] = field(default_factory=dict)

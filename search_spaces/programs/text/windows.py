@@ -270,7 +270,7 @@ class Windows(Names):
         return self.p.window(array, (at[0], at[1]), tile_shape(own), turned=is_turned(tile), map=own.gives[-1].layout)
 
     def _open_rings(self, s: Statement, iteration: Index) -> None:
-        """Find the variables that a loop increments modulo a ring's extent, and the tiles at these offsets."""
+        """Find the variables that a loop increments modulo a ring's extent, and the tiles whose offsets they are."""
         body = s.body or ()
         for first in body:
             if first.op != "add" or first.operands[:1] != (first.results[0],):

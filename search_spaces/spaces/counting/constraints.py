@@ -70,7 +70,7 @@ class Constraints:
         return Columns.coded({name: np.zeros(1, dtype=np.int64) for name in needs}, values, 1)
 
     def needed(self, needs: Iterable[str]) -> tuple[str, ...]:
-        """Return the attributes in ``needs`` and all attributes that they depend on, in an order to compute them."""
+        """Return the attributes in ``needs`` and all attributes that they depend on. Inputs precede their users."""
         wanted = set(needs)
         for name in reversed(self.attributes):
             if name in wanted:
@@ -158,7 +158,7 @@ class Constraints:
         return known
 
     def share(self, rule: Rule) -> float:
-        """Return the approximate fraction of the raw product that a rule allows; always above 0."""
+        """Return the approximate fraction of all combinations of parameter values a rule allows; always above 0."""
         allowed = np.count_nonzero(rule.evaluate(self._sampled(rule.needs)))
         return max(1, int(allowed)) / SAMPLE_ROWS
 
@@ -194,7 +194,7 @@ class Constraints:
         return float(min(most, len(edges) - 1 + unseen))
 
     def _hash(self, name: str) -> npt.NDArray[np.uint64]:
-        """Return a random word per row of the sample, which depends on the value of a variable in that row.
+        """Return, for each row of the sample, a pseudo-random word that the value of a variable in that row determines.
 
         Sums of the words of several variables distinguish combinations of values.
         """
@@ -208,7 +208,10 @@ class Constraints:
         return Columns.coded({n: s[0] for n, s in sampled.items()}, {n: s[1] for n, s in sampled.items()}, SAMPLE_ROWS)
 
     def _sample(self, name: str) -> tuple[Codes, Values]:
-        """Return the codes of a variable in a fixed sample of the raw product, and the value of each code."""
+        """Return the codes of a variable in a fixed sample, and the value of each code.
+
+        The sample is drawn from all combinations of parameter values.
+        """
         if name not in self._samples:
             self._samples[name] = self._make_sample(name)
         return self._samples[name]

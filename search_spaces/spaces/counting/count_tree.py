@@ -28,7 +28,7 @@ _SAFE = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Table of one elimination step, whose rows are grouped. ``starts[g]`` is the first row of group g.
+    """Table of one elimination step. The rows are grouped, and ``starts[g]`` is the first row of group g.
 
     ``running`` are the cumulative counts of the rows over all groups; None if every row has the count 1.
     """

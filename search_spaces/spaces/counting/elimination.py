@@ -109,7 +109,7 @@ class _Tables:
         )
 
     def _open_names(self, names: Iterable[str]) -> list[str]:
-        """Return the names that do not name constants: a constant would connect unrelated relations."""
+        """Return the names that are not constants, because a constant would connect unrelated relations."""
         return [name for name in names if name not in self._fixed]
 
     def _open(self, relation: Relation) -> Relation:
@@ -179,7 +179,7 @@ class _Tables:
         return Relation({**table.columns, output: self._codes(output, result)}, table.length, table.steps)
 
     def _codes(self, attribute: str, values: IntArray) -> Codes:
-        """Return the codes of an attribute that has no relation, computed on the rows of a table.
+        """Compute the codes of an attribute that has no relation, one for each row of a table.
 
         The domain of the attribute grows with every piece of the table.
         """

@@ -12,9 +12,9 @@ evaluation and filter as soon as its inputs are available. There are two excepti
 Sizes of joins are estimated for independent, uniformly distributed values.
 
 As long as tables are small, the next step is the one with the smallest estimated table; among equal sizes, the first in
-the order of declaration. If that table has more than ROLLOUT_ROWS rows, each possible next step is completed to a plan
-by greedy steps. The step whose plan has the least estimated work is chosen. The result is deterministic and depends
-only on sizes.
+the order of declaration. If that table has more than ROLLOUT_ROWS rows, greedy steps are appended to each possible next
+step until the plan is complete. The step whose plan has the least estimated work is chosen. The result is deterministic
+and depends only on sizes.
 
 Held variables are eliminated last, together in one step. This yields the count for each combination of their values.
 """
@@ -91,8 +91,8 @@ class EliminationPlan:
         held: Variables to eliminate last.
         combinations: Function that estimates the number of combinations that variables have.
         _steps: Planned steps, by variable.
-        _least: For each variable whose step was rejected for its peak: a lower bound of the peak, preceded by the
-            variables that the bound depends on.
+        _least: For each variable whose step was rejected for its peak: the variables on which a lower bound of the
+            peak depends, and the bound.
     """
 
     relations: dict[int, RelationSize]
@@ -260,8 +260,9 @@ class _Draft:
     def finish(self, target: int, at_most: float | None = None, most_peak: float = float("inf")) -> bool:
         """Join the relations that contain the variable ``target``, in the order of estimated size.
 
-        Returns False as soon as the table would have more than ``at_most`` rows. Otherwise returns True when the target
-        or another variable is finished.
+        Returns False as soon as the table would have more than ``at_most`` rows. Otherwise returns True: if all
+        relations of the target are joined, if the peak exceeds ``most_peak``, or (without ``at_most``) if the next join
+        would enlarge the table and a variable is already finished.
         """
         undefined = self.plan.undefined & ~self.bound
         joins = {i: r for i, r in self.relations.items() if r.variables & target}

@@ -43,7 +43,8 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
     named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
     if tiles < launched or tiles % launched == 0:
         return (
-            f"{tiles} tiles for {named} have no partial wave after full waves, so stream-K has no k-tiles to distribute"
+            f"{tiles} tiles divided among {named} leave no partial wave after full waves, so stream-K has no k-tiles "
+            "to distribute"
         )
     if tiles > launched * tiles_per_block:
         return (

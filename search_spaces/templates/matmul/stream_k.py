@@ -83,8 +83,8 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if tiles > launched and tiles % launched:
             return None
         return (
-            f"{tiles} tiles for {launched} blocks have no partial wave after full waves, so stream-K has no k-tiles to "
-            "distribute"
+            f"{tiles} tiles divided among {launched} blocks leave no partial wave after full waves, so stream-K has no "
+            "k-tiles to distribute"
         )
 
     return (

@@ -265,7 +265,7 @@ class Space:
         raise self.why_empty()
 
     def why_empty(self) -> EmptySpace:
-        """Return the error for an empty space, with the rules that the most nearly legal schedule violates."""
+        """Return the error for an empty space, with the rules violated by the schedule closest to being legal."""
         rng = np.random.default_rng(0)
         sizes = [len(p.values) for p in self.parameters]
         codes = np.stack([rng.integers(0, size, DRAWN) for size in sizes], axis=1)

@@ -23,7 +23,7 @@ _UNSIGNED = {1: "u8", 2: "u16", 4: "u32", 8: "u64"}
 _ADDRESS_BYTES = 8
 _FLAGGED_BYTES = (
     2**26
-)  # above this size in bytes, a fully defined storage gets no flags, which would take as much memory (one per byte)
+)  # a fully defined storage above this size in bytes gets no flags: one per byte would double the memory
 # Names of element types and of swizzles, indexed by Triton's codes. The codes of element types are also the codes of
 # the PTX instruction tensormap.replace.
 _ELEMENTS = (

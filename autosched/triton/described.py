@@ -60,7 +60,10 @@ def described_launch(launch: TritonLaunch, storages: Storages) -> tuple[LaunchAr
 
 
 def _add_descriptor(arguments: LaunchArguments, parameters: Sequence[Any], name: str, value: Any, meta: Any) -> None:
-    """Pass a tensor map (or else a pointer, shape, strides and flags), followed by shape and strides."""
+    """Pass a tensor map, then shape and strides.
+
+    If there is no tensor map, a pointer, shape, strides and flags are passed in its place.
+    """
     shape, strides = list(value.shape), list(value.strides)
     if meta is not None:
         arguments.tensor_map(name, value, meta)

@@ -226,7 +226,7 @@ class EmulatedDriver:
         return self.do_bench
 
     def do_bench(self, fn: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, **more: Any) -> Any:
-        """Return the time model's milliseconds, as ``triton.testing.do_bench`` returns measured milliseconds.
+        """Return the time model's estimate in milliseconds, in the format of ``triton.testing.do_bench``.
 
         Args:
             fn: Launches the kernel.

@@ -18,7 +18,7 @@ class HostThreads:
     """Delays the return from waits on the host, so that other threads can act before the waiting thread continues."""
 
     def __init__(self) -> None:
-        self._actions: Counter[int] = Counter()  # number of memory uses per thread
+        self._actions: Counter[int] = Counter()  # number of recorded memory accesses per thread
         self._delays: Counter[tuple[str, int]] = Counter()
 
     def note_action(self) -> None:

@@ -46,7 +46,7 @@ class Overlaps:
         Args:
             stream: The stream of the launch.
             uses: Storages that the launch accesses, each with the uses of its bytes.
-            after_all: True if a later dependent launch begins only after all launches before this launch have ended.
+            after_all: True if all earlier launches end before a later dependent launch can begin.
         """
         before = {} if after_all else self._uses.get(stream, {})
         for storage, used in uses:

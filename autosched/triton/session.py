@@ -378,7 +378,7 @@ def emulate(
         keywords: Constants and launch options by name.
 
     Returns:
-        The last launch, including one that did not terminate.
+        The last launch, even if it did not terminate.
 
     Raises:
         ValueError: Nothing was launched, or an argument of ``emulated`` is invalid.

@@ -167,7 +167,7 @@ def _answers(device: Device, clock: Callable[[], float], streams: StreamOrder) -
         "is_available": answer(True),
         "is_initialized": answer(True),
         "init": answer(None),
-        "_lazy_init": answer(None),  # tensor factories below the dispatcher call this function
+        "_lazy_init": answer(None),  # torch's C++ code calls this function before it creates a CUDA tensor
         "device_count": answer(1),
         "current_device": answer(0),
         "set_device": answer(None),

@@ -71,7 +71,7 @@ def stream_classes(streams: StreamOrder, clock: Callable[[], float], device: Any
             return True
 
     class SimulatedEvent:
-        """An event, with a time on the simulated device and a position in the order of streams."""
+        """An event: a time on the simulated device, and a vector clock that states which work precedes the event."""
 
         def __init__(self, *_: Any, **__: Any) -> None:
             self._at = clock()

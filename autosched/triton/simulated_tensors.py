@@ -198,8 +198,8 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         storages: Registry of tensors.
         values: Tracks values that depend on unwritten memory; None to treat memory of ``torch.empty`` as written.
         streams: Object to which memory accesses of operators are reported, if a GPU is simulated.
-        arguments: ``DeviceArguments`` if a GPU is simulated. Then factories below the dispatcher create tensors of this
-            GPU, and operators registered for CUDA are called.
+        arguments: ``DeviceArguments`` if a GPU is simulated. Then tensors that torch's C++ code creates on CUDA are
+            tensors of this GPU, and kernels that the program registered for CUDA are called.
     """
 
     supports_higher_order_operators = True  # for example, launches through ``torch.library.wrap_triton``
@@ -222,7 +222,8 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
     def _should_skip_dynamo(cls) -> bool:
         """Return False.
 
-        If this were True, torch would import its compiler, which takes seconds, to make the compiler skip this mode.
+        If the result were True, torch would import its compiler, so that the compiler skips this mode. The import takes
+        seconds.
         """
         return False
 
@@ -313,7 +314,7 @@ class TrackedTensors(TorchDispatchMode):  # type: ignore[misc]
         return "plain" if all(self._storages.host_of(t) is not None for t in tensors) else None
 
     def _backend(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Return the dispatch key of an operator's kernel, such as one that the program registered for CUDA.
+        """Return the dispatch key of the kernel to call for an operator: the one registered for CUDA, or else for CPU.
 
         Returns None for kernels that only the dispatcher can select, such as kernels for sparse tensors.
         """

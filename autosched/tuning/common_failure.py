@@ -12,7 +12,7 @@ from measurements.trials.trial import Trial
 ENOUGH = 4  # the search ends if the first 4 configurations fail: the default and three more
 _SHOWN = 300  # maximum characters of a reason
 
-# Failures because a kernel is too slow or too large do not end the search: other configurations may be faster or
+# If kernels fail because they are too slow or too large, the search continues: other configurations may be faster or
 # smaller.
 _REMEDIES = {
     Status.COMPILE_ERROR: "fix the source",

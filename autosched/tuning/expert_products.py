@@ -39,7 +39,7 @@ class TunedProduct:
 
     Attributes:
         product: The product.
-        default_seconds: Time of the default schedule, which calls use without a database; None if unknown.
+        default_seconds: Time of the default schedule, which is used by calls without a database. None if unknown.
         best: Best trial in the database; None if no schedule works.
         ratio: Default time divided by the best time; None if the default time is unknown.
         interval: Confidence interval of the ratio.

@@ -17,7 +17,7 @@ import statistics
 from collections import deque
 from collections.abc import Sequence
 
-# initial limit; with this limit, searches of recorded spaces need no more trials than with one trial at a time
+# initial limit; with it, searches of recorded spaces need no more trials than searches with one trial in flight
 MIN_IN_FLIGHT = 4
 MAX_IN_FLIGHT = 16  # limit while the durations of compiling and measuring are unknown
 PER_GPU = 8  # minimum number of trials in flight per GPU, if candidates are measured on several GPUs
@@ -51,7 +51,7 @@ class InFlightLimit:
         return max(min(busy, max(least, num_reported // OBSERVED_PER_SLOT)), 1)
 
     def free_slots(self, num_reported: int, in_flight: int, batch: int) -> tuple[int, int]:
-        """Return how many trials may be proposed now, and for how many the sampler is worth calling.
+        """Return how many trials may be proposed now, and the minimum number for which the sampler is called.
 
         Args:
             num_reported: Trials reported so far.
@@ -59,8 +59,8 @@ class InFlightLimit:
             batch: Number of proposals that the sampler can compute in about the time of a single proposal.
 
         Returns:
-            The number of trials that may be proposed, and a minimum. The sampler is not called while the number is
-            below the minimum.
+            The number of trials that may be proposed, and the minimum. While the number is below the minimum, the
+            sampler is not called.
         """
         size = self.size(num_reported)
         if self._compilers is None:

@@ -39,8 +39,8 @@ class Objectives:
             The objectives, the most important first.
 
         Raises:
-            ValueError: A direction is neither min nor max, or there are no objectives, repeated ones, or more than
-                MOST.
+            ValueError: A direction is neither min nor max, an objective is repeated, or the number of objectives is 0
+                or more than MOST.
         """
         if objectives is None:
             return cls()

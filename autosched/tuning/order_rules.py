@@ -99,8 +99,8 @@ def refuse_other_orders(name: str, earlier: Sequence[Trial], task: SearchTask, r
         why_not = "the trial's order of sums is unknown" if order is None else rule.why_not(order)
         if why_not and not is_library(trial.schedule):
             raise ValueError(
-                f"trial {trial.id} of {name} has another order of sums than required ({why_not}), and calls would use "
-                "this trial if it is faster: use another database"
+                f"trial {trial.id} of {name} does not have the required order of sums ({why_not}). Calls would use "
+                "this trial if it were the fastest: use another database"
             )
 
 

@@ -13,7 +13,7 @@ from typing import Self, TextIO
 from autosched.tuning.result import Observer, Progress, Start
 from measurements.files.text import harmless
 
-REDRAWN_SECONDS = 0.2  # minimum seconds between redraws; low enough for slow remote terminals
+REDRAWN_SECONDS = 0.2  # minimum seconds between redraws; slow remote terminals can display this rate
 PLAIN_SECONDS = 10.0  # seconds between plain lines
 
 

@@ -114,7 +114,7 @@ class TuneResult:
         verification: Outcome of the full verification of the best, in one line; "" if there was none.
         database: Path or URL of the database.
         sampler: Name of the sampler.
-        num_guessed: Number of schedules whose times the sampler estimated to choose proposals.
+        num_guessed: Number of schedules whose times the sampler estimated in order to choose its proposals.
         num_verified: Number of schedules that were emulated.
         objectives: Objectives of the search.
         front: With several objectives, the rows of the database's trials that no other trial dominates.

@@ -130,7 +130,7 @@ def is_among(a: Evaluate, values: Sequence[Evaluate]) -> Evaluate:
 
 
 def either(parts: Sequence[Evaluate], stop: bool, kind: Type) -> Evaluate:
-    """Return an evaluator of Python's ``or`` (``stop`` true) or ``and``.
+    """Return an evaluator of Python's ``or`` if ``stop`` is true, and of Python's ``and`` otherwise.
 
     The result is the first operand whose truth value is ``stop``, else the last operand.
     """

@@ -169,7 +169,7 @@ class KernelProblem(Problem):
 
     @property
     def computed_by_function(self) -> bool:
-        """True if a function computes the expected outputs. It works at any size, without an emulated kernel."""
+        """True if a function computes the expected outputs, at any size. Then no reference kernel is emulated."""
         return self.file.reference.function is not None and not self.file.reference.checks_outputs
 
     @property
@@ -191,7 +191,7 @@ class KernelProblem(Problem):
         answer = call(reference.function, self._label, self._numbers, {**before, **values})
         if isinstance(answer, str):
             return answer
-        if not isinstance(answer, (bool, np.bool_)):  # for example None, without a return statement
+        if not isinstance(answer, (bool, np.bool_)):  # for example None, if there is no return statement
             raise KernelFileError(
                 f"{self._label} must return True if the outputs are right, otherwise False or a text that "
                 "describes the error"

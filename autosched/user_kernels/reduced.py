@@ -82,7 +82,7 @@ def _reported_names(file: KernelFile) -> list[str]:
 
 
 def _span(file: KernelFile, sizes: Mapping[str, int], config: Mapping[str, Value], name: str) -> int:
-    """Return the increase of a size that adds one block to the grid; 0 if all smaller sizes have the same grid."""
+    """Return by how much a size must grow to add one block to the grid; 0 if all smaller sizes have the same grid."""
 
     def grid(extent: int) -> int:
         values = file.values({**sizes, name: extent}, config)

@@ -131,7 +131,7 @@ def _clustered(file: KernelFile) -> bool:
 
 
 def _why_not(file: KernelFile, problem: KernelProblem, device: Device) -> str | None:
-    """Return the reason of the first rule that these sizes break in every configuration; None if there is none."""
+    """Return the reason of the first rule that no configuration meets at these sizes; None if there is no such rule."""
     if not device.has("clusters") and _clustered(file):
         return f"the kernel launches clusters, which {device.name} does not support"
     if not device.has("programmatic_launch") and any("dependent" in step.flags for step in file.steps):

@@ -27,7 +27,7 @@ from measurements.workers.worker import Worker
 
 # Default limits of a call. The limits grow with the size of the arrays, which are transferred and processed.
 SECONDS = 8.0  # limit in CPU seconds
-BYTES_PER_SECOND = 32 << 20  # number of bytes in received and returned arrays that adds one CPU second to the limit
+BYTES_PER_SECOND = 32 << 20  # the limit grows by one CPU second per this many bytes of passed and returned arrays
 MEMORY = 384 << 20
 ARRAYS_IN_MEMORY = 8  # allowed memory, as a multiple of the bytes of the arrays
 _ANSWER = 1 << 16  # maximum bytes of a reply in addition to the expected arrays
@@ -184,7 +184,8 @@ def _rounded(number: float) -> str:
 def _one_thread() -> dict[str, str]:
     """Return environment variables that limit BLAS to one thread, unless the user has set a number.
 
-    Several threads would also consume CPU time while they wait for each other. How much depends on the machine.
+    Several threads would also consume CPU time while they wait for each other. The amount of this time depends on the
+    machine.
     """
     return {name: os.environ.get(name, "1") for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")}
 

@@ -50,7 +50,7 @@ class ScheduleInBatches:
         return not any(operand.role == "inout" for operand in self.problem.operands())
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return the reason why the schedule cannot compute a batch of these rows, or "" if it can."""
+        """Return the reason why the schedule cannot compute a batch of the rows at ``positions``, or "" if it can."""
         try:
             self.template.config(self._of_batch(positions), self.schedule, self.device)
         except ValueError as error:

@@ -51,7 +51,7 @@ class BatchSubject(Protocol):
         """True if a second launch on the same memory computes the same results."""
 
     def why_not(self, positions: Sequence[int]) -> str:
-        """Return the reason in one line why a batch of these rows cannot be launched, or "" if it can."""
+        """Return a one-line reason why a batch of the rows at ``positions`` cannot be launched, or "" if it can."""
 
     def launch(self, name: str, positions: Sequence[int], order: Order, launches: int) -> Launched:
         """Launch a batch that consists of some rows of the first batch.

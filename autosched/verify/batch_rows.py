@@ -37,7 +37,7 @@ class BatchRows:
         """Find the row axis of each array: the axis whose extent changes if the problem has one row more or less.
 
         Raises:
-            NoBatch: The problem has no batch size, or an array has a different number of rows.
+            NoBatch: The problem has no batch size, or an array's number of rows differs from the batch size.
         """
         if not problem.batch_sizes:
             raise NoBatch(f"{problem.operator} has no batch size")

@@ -17,7 +17,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
     """Call ``function`` for each item in daemon threads.
 
     A kernel may run for a minute, and Ctrl-C must not wait for it. If the iterator is closed, pending items are
-    skipped. Running calls, including the emulator's child processes, end with this process (PR_SET_PDEATHSIG).
+    skipped. Calls that still run, and the emulator's child processes, end when this process ends (PR_SET_PDEATHSIG).
 
     Args:
         function: Thread-safe function.

@@ -30,10 +30,10 @@ from search_spaces.templates.template import KernelTemplate
 
 _LARGE_FLOPS = 2.0**31  # flops limit for sampled blocks at the true size
 _QUICK_FLOPS = 2.0**29  # flops limit for the blocks that a quick verification runs at the true size
-# flops limit for running the minimum number of blocks, at any size; more flops would exceed the time limit of a launch
+# flops limit for the minimum number of blocks, at any size; with more flops, a launch would exceed its time limit
 _MOST_FLOPS = 2.0**33
 _FAR_FLOPS = 2.0**30  # flops limit for the sampled blocks of a problem with high addresses; k is shortened to meet it
-# flops limit, in a quick verification, of a run with high addresses or many tiles
+# flops limit of a run with high addresses or many tiles in a quick verification
 _QUICK_LARGE_FLOPS = 2.0**25
 # flops limit for groups of blocks that together complete rows or columns of an additional output
 _WINDOW_FLOPS = 2.0**29

@@ -1,4 +1,4 @@
-"""Plan of the runs of one launch: orders of blocks and threads, a second launch, perturbed approximate instructions."""
+"""Plan of the runs of one launch: orders, a second launch, and the largest errors of approximate instructions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class LaunchPlan:
     """Plan for verifying a launch. Every run begins with the same memory.
 
     Attributes:
-        orders: Orders of blocks and threads; one run for each. An executable continues with the memory of the first
-            run.
+        orders: Orders of blocks and threads; one run for each. After the runs of a launch, an executable continues with
+            the memory that the first run left.
         second_launch: If True, an additional run launches twice on the same memory. This detects state that a launch
             does not reset.
         perturb: If True, there is an additional run, in which approximate instructions have the largest error that the

@@ -167,7 +167,7 @@ def verdict_of_program(
 
 
 def run_of_program(verdict: Verdict, seed: int, plan: LaunchPlan) -> Run:
-    """Return the run for the verdict on one call of a program, if the plan has several calls.
+    """Convert the verdict on one call of a program to a ``Run``.
 
     Args:
         verdict: Verdict on the call's launches and output.

@@ -151,7 +151,7 @@ def in_machine_code(launch: CountedLaunch, code: Sequence[SassInstruction]) -> L
 
 
 def with_pipes(counts: LaunchCounts, pipes: Mapping[Pipe, float]) -> LaunchCounts:
-    """Return the counts with PTX instructions replaced by machine instructions in these ``pipes``."""
+    """Replace counts of PTX instructions by ``pipes``: the number of machine instructions in each pipe."""
     assigned, unassigned = dict[str, float](), dict[str, float]()
     for operation, times in counts.executed:
         named = any(pipe not in _OPERATIONS for pipe, _ in costs(operation))

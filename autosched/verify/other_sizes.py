@@ -18,7 +18,7 @@ from search_spaces.templates.template import KernelTemplate
 def runs_of_other_sizes(
     template: KernelTemplate, problem: Problem, schedule: Schedule, device: Device, settings: VerifySettings
 ) -> Iterator[PlannedRun]:
-    """Yield a run of ``schedule`` for each other choice of the problem's dynamic sizes and scalars.
+    """Yield a run of ``schedule`` for each further problem, with other dynamic sizes and scalars.
 
     Args:
         template: Generates the kernels.

@@ -51,7 +51,7 @@ class Reference:
 
 
 def _other_bits(operands: Iterable[Operand], outputs: Mapping[str, Array], first: Mapping[str, Array]) -> str:
-    """Describe the first bit that differs between the outputs of two orders, ignoring NaN; "" if all bits are equal."""
+    """Describe the first element whose bits differ between two orders, ignoring NaN; "" if all are equal."""
     for operand in operands:
         if operand.role not in ("output", "inout") or operand.name not in first:
             continue

@@ -198,7 +198,7 @@ def run_perturbed(
 def run_sampled(problem: Problem, kernel: GeneratedKernel, settings: VerifySettings, walked: bool = False) -> Run:
     """Run some blocks of a launch if emulating all blocks would take too long.
 
-    ``walked`` is True if a tile walk, a separate run, checks that the tiles of all blocks cover the output.
+    ``walked`` is True if a separate run (the tile walk) checks that the tiles of all blocks cover the output.
     """
     share = 1.0 if settings.depth == "full" else QUICK_SHARE
     run = verify_blocks(problem, kernel, settings.seed, limit=settings.time_limit, share=share, walked=walked)

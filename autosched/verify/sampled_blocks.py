@@ -27,8 +27,8 @@ SAMPLED_FLOPS = 2.0**27  # flops limit for all sampled blocks together
 SAMPLED_BYTES = 2.0**25  # limit for the bytes that all sampled blocks move
 QUICK_SHARE = 2.0**-4  # share of these limits in a quick verification
 _MOST = 48  # maximum number of groups of blocks
-# An element of an additional output needs a complete row or column of tiles. This is the cost limit for the groups of
-# such rows or columns, in multiples of SAMPLED_FLOPS and SAMPLED_BYTES.
+# An element of an additional output needs a complete row or column of tiles, and so all groups of blocks that compute
+# it. This is the cost limit for these groups, in multiples of SAMPLED_FLOPS and SAMPLED_BYTES.
 _WINDOWS = 4.0
 # minimum number of groups of blocks; if a group costs more than _HEAVY times SAMPLED_FLOPS, a single group is enough
 _FEWEST, _HEAVY = 3, 16.0
@@ -40,7 +40,7 @@ _MOST_TOGETHER = 32
 
 
 def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.0) -> str:
-    """Return the reason why some blocks cannot be verified without the remaining blocks; "" if they can.
+    """Return the reason why a sample of the blocks cannot be verified; "" if it can.
 
     The emulator must be able to generate single input elements, and an output element must depend on few input
     elements. If all blocks of the grid combine their results, emulating all of them must not take too long.
@@ -66,7 +66,7 @@ def why_not_sampled(problem: Problem, kernel: GeneratedKernel, share: float = 1.
     return (
         ""
         if can_generate(kernel)
-        else "sampled blocks do not support the types of these operands, or operands that are both read and written"
+        else "a sample of blocks cannot be verified for operands of these types, or that are both read and written"
     )
 
 
@@ -220,7 +220,7 @@ class GeneratedReference(NamedTuple):
 
 
 def _without_ends(emulation: Emulation) -> Emulation:
-    """Drop findings about workspace that is not reset, because the blocks that reset it may not be in the sample."""
+    """Drop findings of the kind "workspace is not reset": the blocks that reset it may not be in the sample."""
     if emulation.status != "findings":
         return emulation
     return emulation.with_findings([f for f in emulation.findings if f.kind is not FindingKind.WORKSPACE_NOT_ZERO])
@@ -264,7 +264,7 @@ def _missing(problem: Problem, kernel: GeneratedKernel, most: int, walked: bool)
     """
     output = next(o for o in problem.operands() if o.role == "output")
     of_grid = math.prod(kernel.grid) // kernel.cooperating[0]
-    # 2 for a chain: a block may leave elements to the next block, but no more than it writes itself
+    # 2 for a chain: a block may leave elements to the next block, at most as many as it writes itself
     left_to_next = 2 if kernel.chained else 1
     if left_to_next * most * of_grid >= output.size or (kernel.chained and walked and most > 0):
         return ""

@@ -1,8 +1,8 @@
 """Verify schedules without a GPU: emulate their kernels and compare every element with the float64 reference.
 
 ``ScheduleVerifier`` makes the runs of a schedule (``schedule_runs``), one after another, until one fails. A full
-verification also reports its ``Coverage``: which runs it made at the true size, with many tiles and at high addresses,
-and which of these are missing.
+verification also reports its ``Coverage``: which of the runs at the true size, with many tiles and at high addresses
+were made, and which are missing.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class ScheduleVerifier:
     def _verified_or_whole(self, schedule: Schedule) -> Verdict:
         """Verify a schedule. If it fails on an inferred smaller problem, verify the requested sizes.
 
-        The kernel may only work at the requested sizes.
+        Some kernels only work at the requested sizes.
         """
         verdict = self._verified(schedule)
         if verdict.ok or verdict.problem == self.problem or not self.problem.reduction_is_inferred:

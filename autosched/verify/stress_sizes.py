@@ -36,7 +36,7 @@ _EXCHANGED = ("wgmma_matmul_transposed", "tcgen05_matmul_transposed")
 _SMS = 136  # assumed number of SMs, sufficient for all known devices except B200 and RTX 5090
 MANY_PARTS = 72  # additional tiles along a reduced axis, each of which writes a partial result
 MANY = 2**12  # additional rows or columns if tile sizes are unknown
-LONG = 2**20  # number of elements of a row, or of k in a matrix-vector product
+LONG = 2**20  # a long row or column, or a long k of a matrix-vector product, has a quarter or an eighth of this
 FAR_EXTENT = 2**29  # largest additional extent
 OVERFLOWING = 2**31  # smallest number of elements that overflows a signed 32-bit index
 BEYOND_ELEMENTS = 2**32  # number of elements whose byte offsets exceed 32 bits for every type
@@ -95,8 +95,7 @@ def stress_sizes(small: Problem, schedule: Schedule) -> Iterator[StressSize]:
 def _from_largest(small: Problem, growth: _Growth) -> Iterator[StressSize]:
     """Yield ``small`` with increased extents.
 
-    To reach high addresses, smaller increases are also yielded, as long as an array has ``OVERFLOWING`` elements.
-
+    If the purpose is high addresses, smaller increases follow, as long as an array has ``OVERFLOWING`` elements.
 
     Each size is first yielded with a shortened k, then with the k of ``small``, because a schedule may need as many
     k-tiles as ``small`` has.
@@ -234,15 +233,15 @@ def _growths_of_matmul(small: Matmul, schedule: Schedule) -> Iterator[_Growth]:
 def _rows_of_all_workers(small: Matmul, chosen: Mapping[str, Value], k: int) -> Iterator[int]:
     """Yield how many rows to add so that every concurrent stream-K worker has tiles. The best number comes first.
 
-    More than one worker per SM is assumed only if all blocks of the larger launch can be emulated.
+    More than one worker per SM is assumed only if all blocks of such a launch can be emulated.
     """
     workers = _SMS * int(chosen.get("min_blocks", 1))
     of_worker = 2 if int(chosen.get("tiles_per_block", 1)) > 2 else 1  # minimum tiles per worker in a stream-K launch
     across = small.batch * math.ceil(small.n / int(chosen["tile_n"]))
     of_one_block = 2 * _SMS
     for tiles in dict.fromkeys((max(of_one_block, workers * of_worker), of_one_block)):
-        # First try to add as many rows of tiles as ``tiles``. If the time limit does not allow this, try to add only
-        # ``tiles`` tiles in total, then fewer.
+        # First try to add ``tiles`` rows of tiles. If the time limit does not allow this, try to add only ``tiles``
+        # tiles in total, then fewer.
         for least in (tiles, *(math.ceil(tiles * 0.75**i / across) for i in range(8))):
             more = _more_tiles(small, chosen, "m", least)
             if tiles == of_one_block or small.flops / small.m / small.k * (small.m + more) * k <= STREAMED_FLOPS:

@@ -68,7 +68,8 @@ class Verdict:
 
     Attributes:
         subject: The verified schedule and its problem; None for a launch without a schedule.
-        status: "ok", "wrong_result", "device_limit", "failed" (a program), or the status of the emulation that failed.
+        status: "ok", "wrong_result", "device_limit", "failed" (only of programs), or the status of the emulation that
+            failed.
         reason: Reason of a failure, in one line.
         worst: Largest ratio of an error to its tolerance; at most 1 is accepted. None if the kernel did not finish.
         max_abs_error: Largest absolute error on random inputs; None if the kernel did not finish.

@@ -1,4 +1,4 @@
-"""Trials of tunings in a database: the time of each configuration, and the choice from each list of configurations.
+"""Store tunings as trials in a database: the time of each configuration, and the choice from each list of them.
 
 Trials are only appended. If a configuration or a choice has several trials, the first one counts. Processes that tune
 the same kernel concurrently therefore agree, even without waiting for each other.
@@ -55,7 +55,7 @@ class Answers:
         return next((trial.schedule for trial in self._trials(identity, identity.chosen)), None)
 
     def times(self, identity: Identity) -> dict[Schedule, Milliseconds]:
-        """Return the stored times of configurations, whatever list they were measured with. Raises StoreError."""
+        """Return the stored times of configurations, including configurations of other lists. Raises StoreError."""
         times: dict[Schedule, Milliseconds] = {}
         for trial in self._trials(identity, identity.timed):
             times.setdefault(trial.schedule, _milliseconds(trial.measurement))

@@ -30,7 +30,7 @@ class Identity:
     """Facts that all trials of one tuning share.
 
     ``timed`` is the problem under which times are stored. ``chosen`` is the problem under which the winner of the
-    tuning's configurations is stored. A process that launches the kernel only reads the trial of ``chosen``.
+    tuning's configurations is stored. To launch the kernel, a process only needs the trial of ``chosen``.
     ``schedules`` has the schedule of each configuration, in the order of the configurations.
     """
 

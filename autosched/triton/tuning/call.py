@@ -94,7 +94,7 @@ class KernelCall:
         return " ".join(f"{name}={described_value(self.arguments[name])}" for name in names)
 
     def on_the_cpu(self) -> KernelCall:
-        """Return the same call with copies of tensors that are on a GPU."""
+        """Return the same call, with each tensor on a GPU replaced by a copy on the CPU."""
         moved = {name: _moved(value) for name, value in self.arguments.items()}
         return KernelCall(self.grid, moved, {n: t.cpu() for n, t in self.outputs.items()})
 

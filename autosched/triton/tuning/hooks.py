@@ -38,7 +38,10 @@ NAME = "triton.autotune"  # sampler name recorded in trials that Triton's benchm
 
 
 class AutotuneHooks:
-    """Hooks returned by ``autotune_hooks``. ``kernel`` returns the decorated function, defined after the hooks."""
+    """Hooks returned by ``autotune_hooks``.
+
+    ``kernel`` is called to get the decorated function, because this function is defined after the hooks.
+    """
 
     def __init__(
         self, kernel: Callable[[], Any], *, database: str | Path | None = None, device: str | Device | None = None

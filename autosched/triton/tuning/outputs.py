@@ -112,7 +112,7 @@ def largest_error(
 def values_at_positions(written: WrittenElements, tensor: torch.Tensor) -> tuple[FloatArray, BoolArray]:
     """Return the values that some blocks wrote, as a tensor, and a mask of the written elements.
 
-    Positions in ``written`` count elements of the storage, in the size of the tensor's elements.
+    ``written`` has positions in the storage, in units of the tensor's elements.
     """
     each = tensor.element_size()
     size = tensor.untyped_storage().nbytes() // each

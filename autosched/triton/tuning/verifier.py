@@ -30,7 +30,7 @@ from search_spaces.operators.problem import Problem
 from search_spaces.spaces.schedule import Schedule
 
 Reference = Callable[..., Any]
-WHOLE_SECONDS = 20.0  # CPU seconds of one run; if all blocks take longer, only some blocks are verified
+WHOLE_SECONDS = 20.0  # CPU seconds of one run; if a run of all blocks takes longer, only some are verified
 SAMPLED_SECONDS, LEAST, SAMPLED = 8.0, 3, 12  # limits for a run of some blocks: CPU seconds, and the number of blocks
 
 

@@ -1,4 +1,4 @@
-"""Choice of the backend: measure on a local GPU, replay a recording, or estimate. States the reason of the choice."""
+"""Choose the backend (measure on a local GPU, replay a recording, or estimate), and report the reason of the choice."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 def choose(problem: Problem | None, options: BackendOptions, model: TrainedModel | None = None) -> Backend:
     """Choose the backend that times the candidates of a search.
 
-    "auto" measures if this machine has the requested GPU. Otherwise "auto" replays a recording of ``problem`` that was
-    made on the requested device with the current space. Without such a recording, "auto" estimates. A GPU or recording
-    of a similar device is never used instead.
+    If this machine has the requested GPU, "auto" measures on it. Otherwise "auto" replays a recording of ``problem``
+    that was made on the requested device with the current space. Without such a recording, "auto" estimates. A GPU or
+    recording of a similar device is never used instead.
 
     Args:
         problem: Problem to search; None for a backend without a problem.

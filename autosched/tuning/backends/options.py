@@ -35,7 +35,7 @@ class BackendOptions:
         gpus: GPUs to measure on: CUDA device numbers, or "all". The GPUs must be of one model. Default: only GPU 0,
             because other users of a shared machine may use further GPUs.
         ray: Address of a Ray cluster ("auto": the cluster of this machine), or a Fleet, which the caller must close.
-            Candidates are measured on all GPUs of the model ``device`` in the cluster.
+            Candidates are measured on all GPUs of the cluster whose model is ``device``.
         templates: Kernel templates to search, or their names. Default: all that can compute the problem.
         recording: File with times for the backend "replay": a cache or results (T4 format) of Kernel Tuner, or a
             recording or database of autosched.
@@ -65,10 +65,7 @@ class BackendOptions:
             raise BackendError("a recording is given, but the backend is not replay: add --backend replay")
         if self.on_cluster and (self.backend not in ("auto", "ray") or self.gpus is not None):
             raise BackendError(
-                "--backend and --gpus do not apply to a Ray cluster, which measures on all its GPUs of "
-                "one "
-                "model: "
-                "omit them"
+                "--backend and --gpus do not apply to a Ray cluster, where all GPUs of one model are used: omit them"
             )
         _ = self.policy  # raises ValueError if the policy is invalid
 

@@ -47,8 +47,8 @@ def select_entrants(
     of a median is averaged over the schedules that take at most WITHIN times the fastest time, because the quartiles of
     a few repetitions are themselves uncertain. There are three further rules:
 
-    - The fastest schedules are always selected until there are FEWEST_ENTRANTS, if they take at most WITHIN times the
-      fastest time.
+    - If fewer than FEWEST_ENTRANTS schedules are selected, the next fastest schedules are added up to this number. They
+      must take at most WITHIN times the fastest time.
     - Only the fastest schedule of each compiled module is selected, unless there are fewer than FEWEST_ENTRANTS
       modules. Screening reliably ranks the other launch configurations of the module, because the GPU's clock changes
       equally for all of them under load.

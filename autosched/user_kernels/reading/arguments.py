@@ -179,9 +179,9 @@ def check_shapes(top: DocumentTable, arguments: tuple[KernelArgument, ...], size
 def _dtype(
     table: DocumentTable, parameters: Sequence[Parameter], types: Mapping[str, Type], default: str | None = None
 ) -> tuple[DType, Expression | None]:
-    """Return a type, at the default values of parameters.
+    """Return a type at the default values of parameters, and the expression of the type.
 
-    If the type depends on parameters, also return its expression, otherwise None.
+    The expression is None if the type does not depend on parameters.
     """
     text = table.text("dtype", default)
     if text not in types and canonical(text) in SCALAR_DTYPES:

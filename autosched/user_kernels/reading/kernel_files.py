@@ -141,7 +141,7 @@ def read_document(
     check: Callable[..., Any] | None = None,
     _within: tuple[Path, ...] = (),
 ) -> KernelFile:
-    """Return the kernel of a document with the keys of a TOML file.
+    """Return the kernel that a document describes. The document has the keys of a kernel file in TOML.
 
     Args:
         document: Keys and values of the document.

@@ -171,7 +171,7 @@ class _T1:
         spec = self.spec
         raw = spec.values.get("GlobalSize")
         if not isinstance(raw, Mapping) or not raw:
-            spec.fail("give ProblemSize, the size of the problem along x, y and z, or GlobalSize")
+            spec.fail("give either GlobalSize or ProblemSize (the size of the problem along x, y and z)")
         self._note("GlobalSize", "launch")
         sizes = [str(raw.get(axis.upper(), 1)) for axis in _AXES]
         if spec.values.get("GlobalSizeType") == "OpenCL":

@@ -34,7 +34,7 @@ def read_struct(table: DocumentTable, types: Mapping[str, Type]) -> StructValue:
     if "value" in table:
         raw = table.values["value"]
         if not is_struct(raw):
-            table.fail("this must be a struct of numpy or ctypes: in a file, list fields instead", "value")
+            table.fail("pass a numpy or ctypes struct, or (in a file) list fields instead", "value")
         content = table.attempt("value", struct_bytes, raw)
         _check_size(table, len(content), "value")
         return StructValue(content)

@@ -175,8 +175,8 @@ def _aliased(arguments: Sequence[Any], aliases: Mapping[int, int | tuple[int, in
         both = [aliased[n] for n in (first, k) if 0 <= n < len(aliased)]
         if first >= k or first in aliases or len(both) < 2 or not all(isinstance(a, np.ndarray) for a in both):
             raise ValueError(
-                f"aliases: argument {k} cannot be the array of argument {first}: use an array argument with a smaller "
-                f"position"
+                f"aliases: argument {k} cannot be the array of argument {first}: choose an array argument that has a "
+                f"smaller position and no alias itself"
             )
         if not offset and both[0].nbytes != both[1].nbytes:
             raise ValueError(
@@ -237,7 +237,10 @@ def is_ptx(program: str) -> bool:
 
 
 def ptx_of(program: Any, options: EmulatedLaunchOptions) -> tuple[str, str, Emulation | None]:
-    """Return the PTX text and the kernel's name in it ("" for the only kernel), or an emulation if compiling fails."""
+    """Return the PTX text, and the kernel's name in it ("" for the only kernel).
+
+    If compiling fails, the third value is an emulation with the error. Otherwise it is None.
+    """
     kernel, headers = options.kernel, options.headers or {}
     compiled = getattr(program, "asm", None)
     if isinstance(compiled, Mapping):

@@ -123,7 +123,7 @@ def ptx_of_file(path: Path) -> str | None:
 def front_end_of(path: Path) -> FrontEnd | None:
     """Return the front end that a Python file imports, or None if it imports none of ``FRONT_ENDS``.
 
-    Raises NoKernelFile for text that is not valid Python, and OSError.
+    Raises NoKernelFile if the text is not valid Python, and OSError if the file cannot be read.
     """
     try:
         tree = ast.parse(read_bounded(path, _MOST_SOURCE), str(path))

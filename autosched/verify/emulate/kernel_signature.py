@@ -86,7 +86,8 @@ def find_kernel(name: str, kernels: Sequence[str]) -> str:
 def _names_of(signature: str) -> set[str]:
     """Return the accepted spellings of a kernel's name, without spaces.
 
-    These are the complete signature, and the signature without parameters, template arguments or namespaces.
+    These are the complete signature, and shorter forms of it: without parameters, and then also without template
+    arguments, without namespaces, or without both.
     """
     name = "".join(_before_parameters(signature).removeprefix("void ").split())
     plain = name.partition("<")[0]

@@ -339,7 +339,7 @@ class _Passing:
         return handle
 
     def number(self, k: int, parameter: Variable, value: Any) -> bytes:
-        """Return the bytes of a number or a struct, as many as its parameter has."""
+        """Convert a number or a struct to the bytes of its kernel parameter."""
         if value is None:
             if parameter.bytes != _POINTER_BYTES:
                 raise ValueError(

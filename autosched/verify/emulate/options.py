@@ -37,8 +37,8 @@ class EmulatedLaunchOptions:
         cooperative: Cooperative launch: all blocks run at the same time, as ``grid.sync()`` needs. All blocks must fit
             on ``device`` at once.
         dependent: Programmatic stream serialization: the launch may start before its predecessor in the stream has
-            ended, so an access without a preceding ``griddepcontrol.wait`` is a race. Set it to True if the predecessor
-            may write every array, or to the positions of the arrays that the predecessor writes.
+            ended, so an access without a preceding ``griddepcontrol.wait`` is a race. True: the predecessor may write
+            any array. Otherwise: the positions of the arrays that it may write.
         outputs: Positions of arrays that the kernel fills. Reading an element before it is written is a finding, and so
             is an element that is never written.
         aliases: ``{3: 0}`` also passes the array of argument 0 as argument 3, for a kernel that works in place. ``{3:

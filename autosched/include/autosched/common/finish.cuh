@@ -72,7 +72,7 @@ __device__ __forceinline__ void finish_values(int*, const End&, float, int) {
                 "out of i32 allows no scale, bias or activation");
 }
 
-// Finishes Count sums in registers, from `first` on, and stores them.
+// Finishes Count sums in `registers`, starting with number `first`, and stores the results.
 template <class C, int Count, class Sum, class End>
 __device__ __forceinline__ void finish(const Sum* registers, int first, const End& ends, float of_row,
                                        typename C::Out* row, int col) {

@@ -20,9 +20,9 @@ struct ExponentialFrom {
   float slope = log2_e, offset = 0.0f;
 
   __device__ __forceinline__ ExponentialFrom() = default;
-  // For |center| from 2^126 on, center * log2(e) may overflow. For such a center, any slope gives the same results,
-  // because the next smaller x is far away: 1 for x = center, and 0 for all other x. The slope is a power of two, so
-  // that the product is exact. The result is NaN if x and center are the same infinity.
+  // For |center| from 2^126 on, center * log2(e) may overflow. For such a center, the result is 1 for x = center and 0
+  // for all other x, because the next smaller x is far away. Any slope gives these results. The slope is a power of
+  // two, so that the product is exact. The result is NaN if x and center are the same infinity.
   __device__ __forceinline__ explicit ExponentialFrom(float center)
       : slope(fabsf(center) < 0x1p126f ? log2_e : 0.25f), offset(-center * slope) {}
   __device__ __forceinline__ float exponent(float x) const { return fmaf(x, slope, offset); }

@@ -103,8 +103,8 @@ struct BoxedLayout {
 };
 
 // Returns the byte offset, in a tile, of element (row + rows, col + cols). (row, col) depends on the thread, while the
-// distance (rows, cols) is constant after unrolling. With `Split`, the linear offsets of (row, col) and of (rows, cols)
-// have no common set bit below the layout's period. Then their offsets are computed separately.
+// distance (rows, cols) is constant after unrolling. `Split` requires that the linear offsets of (row, col) and of
+// (rows, cols) have no common set bit below the layout's period. Then the byte offsets of both are computed separately.
 template <class Layout, int Bytes, bool Split>
 __device__ __forceinline__ unsigned byte_offset(int row, int col, int rows, int cols) {
   if constexpr (Split) {

@@ -73,7 +73,7 @@ struct MmaSync {
     }
   }
 
-  // Loads A's fragment at the distance (`rows`, `depth`) from the warp's first `row`.
+  // Loads the fragment of A that begins `rows` rows after the warp's first row `row`, at position `depth` along k.
   template <class Operand>
   __device__ static __forceinline__ void load_a(FragmentA& a, unsigned tile, int row, int rows, int depth, int lane) {
     static_assert(!Operand::transposed || sizeof(T) == 2, "rule layout_a: ldmatrix.trans supports only 16-bit elements");

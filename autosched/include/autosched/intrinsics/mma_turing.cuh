@@ -1,6 +1,6 @@
-// ldmatrix + mma.sync of sm_75 (PTX ISA 9.7.14.5). f16 is multiplied by m16n8k8 with f32 accumulators. i8 is multiplied
-// by two m8n8k16, one for the upper and one for the lower half of 16 rows. Later architectures have instructions with
-// twice the k.
+// ldmatrix + mma.sync of sm_75 (PTX ISA 9.7.14.5). Products of f16 use m16n8k8 with f32 accumulators. Products of i8
+// use m8n8k16 twice: once for the upper half of 16 rows, and once for the lower half. Later architectures have
+// instructions with twice the k.
 #pragma once
 #include <autosched/intrinsics/mma_sync.cuh>
 #include <autosched/ptx/mma/turing.cuh>

@@ -29,8 +29,8 @@ struct WgmmaOperand {
 
   // The two distances in a matrix descriptor, in bytes: one is between groups of 8 lines, the other between boxes. The
   // leading distance is
-  // - unused with a swizzle and lines along k
-  // - the distance between groups without a swizzle and with lines along Extent
+  // - unused if the operand has a swizzle and its lines are along k
+  // - the distance between groups if the operand has no swizzle and its lines are along Extent
   // - the distance between boxes otherwise
   static constexpr int group_bytes = 8 * line;
   static constexpr int leading = AlongK ? (Swizzle ? 16 : box_bytes) : (Swizzle ? box_bytes : group_bytes);
@@ -42,9 +42,9 @@ struct WgmmaOperand {
   __device__ static __forceinline__ unsigned long long descriptor(unsigned address) {
     return base((unsigned(leading >> 4) << 16) + (address >> 4));
   }
-  // base() and from_base(): their sum is the descriptor for multiplication number `step` along k, at row or column
-  // `at`. ptxas compiles it to one addition. Shared memory is smaller than 2^18 bytes, so the addition does not carry
-  // into another field.
+  // The sum of base() and from_base() is the descriptor for multiplication number `step` along k, at row or column
+  // `at`. ptxas compiles the sum to one addition. Shared memory is smaller than 2^18 bytes, so the addition does not
+  // carry into another field.
   __device__ static __forceinline__ unsigned long long base(unsigned start) {
     return start | static_cast<unsigned long long>(stride >> 4) << 32 | mode << 62;
   }

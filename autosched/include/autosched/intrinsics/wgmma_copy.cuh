@@ -58,7 +58,7 @@ struct WgmmaCopy {
   }
   __device__ static __forceinline__ int between(int low, int x, int high) { return x < low ? low : x > high ? high : x; }
 
-  // Starts to copy the tile at (x0, y0) of a matrix to `to`; x is along lines.
+  // Starts to copy the tile at (x0, y0) of a matrix to shared address `to`. x0 is a position in a line, y0 is a line.
   __device__ __forceinline__ void begin(const T* matrices, int matrix, unsigned to, unsigned ends, int x0, int y0) const {
     const char* from = reinterpret_cast<const char*>(matrices) + matrix * matrix_bytes + (y0 + line) * pitch +
                        x0 * int(sizeof(T)) + piece_of_line * piece;

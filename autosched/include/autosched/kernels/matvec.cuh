@@ -150,8 +150,9 @@ struct Matvec {
   using VectorOfX = Vector<x_shared ? shared_access : C::access>;
 
   // This thread's position in Count rows in global memory.
-  // - Even: no tile of the block repeats rows. Successive rows are then always Stride rows apart in the array, and
-  //   every `period`-th of them has the same misalignment. So `period` addresses and constant distances suffice.
+  // - Even: no tile of the block repeats rows. Then the thread's successive rows are always Stride rows of the array
+  //   apart, and every `period`-th of them has the same misalignment. So `period` addresses and constant distances
+  //   suffice.
   // - Realigned: vectors of the rows may begin at unaligned addresses.
   template <int Count, bool Even, int Stride, bool Realigned>
   struct Rows {
@@ -424,10 +425,10 @@ struct Matvec {
     const int m0 = tile % C::tiles_m * C::tile_m, row_class = tile / C::tiles_m % C::row_classes;
     // Row i of the tile is row n0 + i * row_classes of w.
     const int n0 = tile / C::tiles_m / C::row_classes * C::tile_n * C::row_classes + row_class;
-    if (C::row_classes > C::n && row_class >= C::n) return;  // w has fewer rows than classes: this class has no rows
+    if (C::row_classes > C::n && row_class >= C::n) return;  // w has no row of this class
     const int first = split * C::tiles_of_split;
-    // The block starts at element k0 of its rows. Steps start at aligned addresses: if rows are torn, step 0 starts
-    // `shift` elements before row n0.
+    // The block starts at element k0 of its rows. Steps start at aligned addresses. If rows are torn (may begin at
+    // unaligned addresses), step 0 therefore starts `shift` elements before row n0.
     const int shift = torn ? int(static_cast<long long>(row_class) * C::k & (C::access - 1)) : 0;
     const int k0 = first * C::tile_k - shift;
 
@@ -463,8 +464,8 @@ struct Matvec {
 
     Sums sums;
     const int last = first + C::tiles_of_split < C::tiles_k ? first + C::tiles_of_split : C::tiles_k;
-    // Number of steps that read nothing beyond the end of k. If rows are torn, each vector of x is realigned from two
-    // aligned vectors. The second one must not extend beyond the end, either.
+    // Number of steps that do not read beyond the end of k. If rows are torn (may begin at unaligned addresses), each
+    // vector of x is realigned from two aligned vectors. The second one must not extend beyond the end, either.
     constexpr int whole_steps = (torn ? C::k - (C::k < C::access ? C::k : C::access) : C::k) / C::tile_k;
     const int whole = last < whole_steps ? last : whole_steps;
     int step = first;

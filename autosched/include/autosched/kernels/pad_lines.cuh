@@ -8,7 +8,7 @@ namespace autosched {
 
 constexpr int pad_chunk = 16;  // number of bytes that a thread writes at a time
 
-// Reads the word at byte `at`, a multiple of 4, of an array of `total` bytes.
+// Reads the word at byte offset `at` of an array of `total` bytes. `at` must be a multiple of 4.
 template <long long total>
 __device__ __forceinline__ unsigned word_within(const unsigned char* x, long long at) {
   if (total % 4 != 0 && at + 4 > total) {

@@ -33,7 +33,7 @@ namespace autosched {
 
 template <class Config>
 struct TmaMatmul {
-  // Number of multiplying threads, which the shared parts of `matmul` use.
+  // The config with the number of threads that multiply. Code shared with `matmul` uses this number.
   struct C : Config {
     static constexpr int threads = Config::threads - 32, consumer_warps = threads / 32;
   };

@@ -2,9 +2,9 @@
 //
 // With copy "cp.async", tiles are copied to shared memory (TileCopy), `stages` tiles ahead, and stored from there. With
 // "ld.global", a thread loads a block of block_rows x vector_x elements to registers. If block_rows > 1, it transposes
-// the block in registers, so that it can store adjacent elements of rows of out. The blocks then go through shared
-// memory, too. With layout "none", the transposed blocks are stored directly to out: a thread stores the elements that
-// it loads (XeTile RFC, appendix 2.3), and no shared memory is needed.
+// the block in registers, so that it can store adjacent elements of rows of out. The elements then go through shared
+// memory, as with "cp.async". Only with layout "none", the transposed blocks are stored directly to out: a thread
+// stores the elements that it loads (XeTile RFC, appendix 2.3), and no shared memory is needed.
 //
 // Layout maps (row, column) of the tile of x to an offset in shared memory. Loads and stores each have their own grid
 // of threads (a wg_map whose subgroups are threads). The columns of the grid for loads are along the contiguous

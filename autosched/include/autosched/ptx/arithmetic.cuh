@@ -30,7 +30,7 @@ __device__ __forceinline__ f16x2 fma_rn(f16x2 a, f16x2 b, f16x2 c) {
       : "r"(static_cast<unsigned>(a)), "r"(static_cast<unsigned>(b)), "r"(static_cast<unsigned>(c)));
   return f16x2(y);
 }
-// a * b + c of both halves of the words, which are bf16, rounded once.
+// Returns a * b + c, rounded once, for each of the two bf16 values in a word.
 __device__ __forceinline__ unsigned fma_rn_bf16x2(unsigned a, unsigned b, unsigned c) {
   unsigned y;
   asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));

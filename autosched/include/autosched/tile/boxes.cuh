@@ -1,5 +1,5 @@
-// Operands of products in tile programs that wgmma and tcgen05 read from shared memory: boxes that TMA or cp.async
-// fills.
+// Operands that wgmma and tcgen05 read from shared memory, for products in tile programs. An operand's tile consists of
+// boxes, which TMA or cp.async fills.
 //
 // L: constants of one operand:
 // - T: type of its elements
@@ -104,8 +104,8 @@ __device__ __forceinline__ void multiply_registers(float* acc, unsigned* a, unsi
   }
 }
 
-// Loads from a tile into registers all fragments of operand a that a warp needs, in the order of the multiplication's
-// k-steps. Rows: number of rows of a multiplication; each of four warps has a quarter of them.
+// Loads the fragments of operand a from a tile into registers: all that a warp needs, in the order of the
+// multiplication's k-steps. Rows: number of rows of a multiplication; each of four warps has a quarter of them.
 template <class A, int Rows = 64>
 __device__ __forceinline__ void load_box_fragments(unsigned* x, unsigned tile, int warp) {
   constexpr int halves = Rows / 64, fragments = A::fragments * halves;

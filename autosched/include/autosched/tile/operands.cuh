@@ -169,7 +169,7 @@ __device__ __forceinline__ Register of_register(X x) {
   }
 }
 
-// Loads all fragments that a warp needs from a tile to registers, in the order of the k-steps of the multiplication.
+// Loads fragments from a tile into registers: all that a warp needs, in the order of the multiplication's k-steps.
 template <class Operand, class Register>
 __device__ __forceinline__ void load_fragments(Register* x, unsigned tile, int group, int lane) {
   using I = typename Operand::I;

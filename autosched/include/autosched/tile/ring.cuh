@@ -24,7 +24,8 @@ struct Loads<First, Rest...> {
   static constexpr bool any_async = First::copy_async || Loads<Rest...>::any_async;
   typename First::Copy copy;
   Loads<Rest...> rest;
-  // Whole: the iteration is not the last one. Its tiles are then completely inside the arrays if First::whole is true.
+  // Whole: true if the iteration is not the last one. If First::whole is true, too, the iteration's tiles are
+  // completely inside the arrays.
   template <bool Whole>
   __host__ __device__ static constexpr int known() {
     if constexpr (Whole) {

@@ -42,7 +42,7 @@ struct MatmulReduction {
 
   __device__ __forceinline__ bool keeps(int kept) const { return (rows ? m0 : n0) + kept < kept_size; }
 
-  // Returns an element of the finished tile, or the neutral element of the reduction outside of C.
+  // Returns an element of the finished tile. For an element outside of C, returns the neutral element of the reduction.
   template <class State>
   __device__ __forceinline__ State element(int row, int col) const {
     State state;

@@ -6,7 +6,7 @@
 namespace autosched {
 
 // Thread 0 of each block reports each part of a tile that its block computes: matrix, row and column of the first
-// element, first k-tile, and number of k-tiles. A block reports at most Most parts. Each report has eight words. Its
+// element, first k-tile, and number of k-tiles. A block reports at most `Most` parts. Each report has eight words. Its
 // first word is 1, and unused reports are zero. `walk` is called with a function, which it must call for each part.
 template <int Most, class Walk>
 __device__ __forceinline__ void tell_parts(unsigned* parts, const Walk& walk) {

@@ -41,7 +41,7 @@ struct WgmmaPlan {
   static constexpr int fragments = C::tile_m / 64 / sharing;  // number of fragments (64 rows) per consumer
   static constexpr int paired = sums_of_register<Sum>;
   static constexpr int registers_n = C::tile_n / 2 / paired;  // accumulator registers per fragment
-  static constexpr int boxes_n = C::tile_n / Box::width;      // boxes of out per fragment
+  static constexpr int boxes_n = C::tile_n / Box::width;      // number of boxes of out per fragment
   static constexpr int cluster = C::cluster_m * C::cluster_n;
   // Number of blocks of a cluster that read the copies of one block, including that block.
   static constexpr int peers = C::cluster_m + C::cluster_n - 1;

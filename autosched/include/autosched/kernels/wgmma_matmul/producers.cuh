@@ -77,7 +77,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
           publish(arrived, work.batch, thread);
         }
       }
-      // the shifts depend on the matrix, so all stages are published before it changes
+      // the shifts depend on the matrix, so all stages of this matrix are published before the next matrix begins
       if constexpr (shifts_differ) publish_rest(work.batch);
     });
     if constexpr (!shifts_differ) publish_rest(0);
@@ -135,9 +135,9 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     }
   }
 
-  // Copies the share with number `part` of the tile's boxes: `Lines` lines of each box. If these are too many lines for
-  // a TMA copy, they are copied in two halves. Many boxes are copied in a loop that is not unrolled, because ptxas
-  // would need more than 24 registers for their coordinates.
+  // Copies part number `part` of a tile: `Lines` lines of each box. If these are too many lines for a TMA copy, they
+  // are copied in two halves. Many boxes are copied in a loop that is not unrolled, because ptxas would need more than
+  // 24 registers for their coordinates.
   template <class Operand, int Lines, bool Multicast>
   __device__ static __forceinline__ void load(const ptx::TensorMap& map, unsigned to, int mn0, int k0, int batch,
                                               unsigned barrier, ptx::Evict evict, int part, unsigned short blocks) {

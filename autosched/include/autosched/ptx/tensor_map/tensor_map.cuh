@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_box(const TensorMap& map, int x, int y, in
 // Commits, as one group, this thread's stores since the last call.
 __device__ __forceinline__ void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-// Waits until this thread's groups of stores, except at most the last `Pending` ones, have read shared memory.
+// Waits until all but the last `Pending` of this thread's groups of stores have read shared memory.
 template <int Pending>
 __device__ __forceinline__ void wait_stores_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
@@ -57,7 +57,7 @@ __device__ __forceinline__ void wait_stores_read() {
 
 // Makes this thread's writes to shared memory visible to later bulk copies and multiplications. Also orders this
 // thread's earlier reads before the writes of later bulk copies. On an H100 without this fence, such writes overtook
-// reads after an arrival at an mbarrier.
+// the reads, although the thread arrived at an mbarrier after its reads.
 __device__ __forceinline__ void fence_async_proxy() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Prefetches the tensor map.

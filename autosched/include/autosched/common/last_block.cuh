@@ -32,7 +32,7 @@ __device__ __forceinline__ bool is_last_of(unsigned blocks, unsigned* counter, u
   }
   wait_for_all();
   if (ptx::ld_shared<4>(flag).word[0] != blocks - 1) return false;
-  if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // reset to zero for the next launch
+  if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // reset for the next launch
   return true;
 }
 
@@ -48,7 +48,7 @@ template <int Blocks>
 __device__ __forceinline__ bool is_second_launch(unsigned* counter, unsigned flag) {
   if (threadIdx.x == 0) {
     const unsigned arrived = ptx::atomic_add(counter, 1u);
-    if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // reset to zero for later launches
+    if (arrived == 2 * Blocks - 1) ptx::atomic_add(counter, -2u * Blocks);  // zero for later launches
     ptx::st_shared(flag, AlignedVector<4>{{arrived}});
   }
   ptx::barrier_sync();

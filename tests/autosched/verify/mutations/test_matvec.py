@@ -223,7 +223,7 @@ MUTATIONS = (
         "counter not reset",
         SPLIT,
         LAST_BLOCK,
-        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // zero for the next launch",
+        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // reset for the next launch",
         "",
     ),
 )

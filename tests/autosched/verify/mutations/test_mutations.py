@@ -158,7 +158,7 @@ MUTATIONS = (
         "counter not reset",
         SPLIT,
         LAST_BLOCK,
-        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // zero for the next launch",
+        "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});  // reset for the next launch",
         "",
     ),
     Mutation("first split finishes the tile", SPLIT, LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),

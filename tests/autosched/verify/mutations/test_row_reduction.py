@@ -107,7 +107,7 @@ MUTATIONS = (
     Mutation("first part finishes the row", "softmax_bf16_split", LAST_BLOCK, "!= blocks - 1) return", "!= 0) return"),
     Mutation("counter not reset", "reduce_f32_max_split", LAST_BLOCK,
              "if (threadIdx.x == First) ptx::st_global(counter, AlignedVector<4>{{0u}});"
-             "  // zero for the next launch", ""),
+             "  // reset for the next launch", ""),
     Mutation("partial states share an address", "layernorm_f32_one_pass", KERNEL,
              "((group * C::split_k + part) * State<0>::words + word) * C::parallel_tile",
              "((group * C::split_k + part) + word) * C::parallel_tile"),

@@ -1,7 +1,7 @@
 """Search for installed packages by the names of their metadata folders.
 
-This avoids importing importlib.metadata, which imports a mail parser: a tenth of the time of a small verification. The
-names of the folders are sufficient for most commands.
+This avoids importing importlib.metadata. That module imports a mail parser, which takes a tenth of the time of a small
+verification. The names of the folders are sufficient for most commands.
 """
 
 from __future__ import annotations

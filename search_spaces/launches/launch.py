@@ -1,4 +1,4 @@
-"""Description of a launch and its arguments, which callers of kernels, GPU workers and the emulator use."""
+"""Description of a launch and its arguments, for the emulator, GPU workers and other code that calls kernels."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Launch:
             attribute.
         grid_may_shrink: True if any smaller number of whole clusters computes the same result. The grid can then be
             limited to the blocks that run at the same time.
-        symbols: Inputs that are copied before a launch to the ``__constant__`` variables of the same names.
+        symbols: Inputs that are copied to the ``__constant__`` variables of the same names before a launch.
         unpassed: Arrays that are not arguments, because their addresses are stored in other arrays. Only the emulator
             supports them.
         then: Further launches of functions of the same module, in order on one stream. All launches together are a
@@ -187,9 +187,9 @@ class Launch:
 
     @property
     def steps(self) -> tuple[Self, ...]:
-        """Every launch of a pipeline as a separate launch.
+        """The launches of a pipeline, each as a separate object.
 
-        Attributes such as the source belong to the first launch.
+        Attributes of the whole pipeline, such as the source, are the same in each object.
         """
         if not self.then:
             return (self,)

@@ -235,8 +235,8 @@ class TensorMap:
                 f"a box of {self.box} does not fit into shared memory",
             ),
             (
-                # Addresses wrap at 2^64. A tensor map of a ragged array reaches beyond 2^64, so that it ends where the
-                # next array begins.
+                # Addresses wrap at 2^64. Tensor maps of ragged arrays extend past 2^64 on purpose: addresses of copies
+                # wrap into the memory, and the map ends where the next array begins.
                 reach <= self.operand.bytes or reach >= 2**64,
                 f"the tensor reaches to byte {reach} of {self.operand.name}, which has {self.operand.bytes} bytes",
             ),

@@ -160,6 +160,6 @@ def _offsets(shared: SharedFunction, shape: tuple[int, ...]) -> IntArray:
     unique, counts = np.unique(offsets, return_counts=True)
     if (counts > 1).any():
         raise ValueError(
-            f"shared maps {counts.max()} elements to offset {unique[counts.argmax()]}: it must be injective"
+            f"shared must be injective, but it maps {counts.max()} elements to offset {unique[counts.argmax()]}"
         )
     return offsets

@@ -210,7 +210,7 @@ class LoweringConfig:
         )
 
     def expanded_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the iteration space of the expanded config. ``shape`` is the iteration space of this config.
+        """Return the iteration space of the expanded config, given the iteration space ``shape`` of this config.
 
         For example, if the thread's vector has 8 elements, the size 16384 becomes 2048, and a last size 8 is appended.
 

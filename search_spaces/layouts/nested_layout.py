@@ -218,9 +218,10 @@ class NestedLayout:
         """Return the lowest subgroup id with these virtual ids ``[..., rank]`` (inverse of ``virtual_subgroup_ids``).
 
         If there are fewer ``hardware_subgroups`` than the layout uses, the id wraps modulo their number. In the example
-        of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups become 0, 0, 1, 1, 2, 2, 3, 3. The
-        documentation also computes the sum modulo the product of the tiles. This function omits that step, because it
-        has no effect if the ids have no gaps, and gives wrong ids if they have gaps.
+        of IREE's documentation, ids 0, 4, 1, 5, 2, 6, 3, 7 on 4 subgroups become 0, 0, 1, 1, 2, 2, 3, 3.
+
+        The formula in the documentation also reduces an id modulo the product of the tile sizes. This function omits
+        that step, because it has no effect if the ids have no gaps, and gives wrong ids if they have gaps.
 
         Raises:
             ValueError: A virtual id is invalid, or the ids do not wrap evenly (see ``rounds``).

@@ -194,8 +194,8 @@ def _rising(rng: np.random.Generator, count: int, length: int, _: DType) -> Floa
 
 
 def _apart(rng: np.random.Generator, count: int, length: int, _: DType) -> FloatArray:
-    # e^89 overflows f32, and e^-104 is zero. So lines whose levels differ by 200 expose a missing subtraction of the
-    # maximum.
+    # e^89 overflows f32, and e^-104 is zero. The levels of the lines differ by multiples of 256, so a kernel must
+    # subtract each line's own maximum.
     levels = 256.0 * rng.permutation(np.resize(np.arange(-8, 9), count))[:, None]
     lines = levels - np.minimum(0.5 * np.arange(length), 1024.0)
     lines[:, 0] += 200.0

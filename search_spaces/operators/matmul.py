@@ -34,7 +34,8 @@ EPILOGUES = ("none", "bias", *ACTIVATIONS, *(f"bias+{a}" for a in ACTIVATIONS))
 PRECISIONS = ("tf32", "ieee")
 SCALES = ("none", "tensor", "row_column", "block")
 SCALE_BLOCK = (
-    # number of elements along k, and of columns of b, that share a scale (DeepSeek-V3, arXiv 2412.19437, section 3.3.2)
+    # A scale applies to this number of elements along k, and in b also to this number of columns (DeepSeek-V3, arXiv
+    # 2412.19437, section 3.3.2).
     128
 )
 RESULT_DTYPES = FLOAT_DTYPES | {"i32": I32}
@@ -65,8 +66,8 @@ class Matmul(Problem):
     - ``order_a``, ``order_b``: storage orders (the XeTile ``order``), "row" for row-major and "col" for column-major.
       The default of ``order_b`` is "col" for 8-bit types, because tensor cores need b contiguous along k.
     - ``a``, ``b``: types of a and b, which must be equal. The constructor also accepts ``dtype`` instead of ``a``.
-    - ``out``: type of out. Default: the type of a; bf16 for 8-bit floats; i32 with exact sums for i8, or bf16 with
-      scales.
+    - ``out``: type of out. Default for 8-bit floats: bf16. Default for i8: bf16 with scales, and i32 (exact sums)
+      without scales. Default for other types: the type of a.
     - ``acc``: type in which tensor cores accumulate: i32 for i8, and f32 for all other types. f16 may also be
       accumulated in f16, which overflows above 65504.
     - ``precision`` affects only f32 inputs. With "tf32", tensor cores may round inputs to tf32; with "ieee", they may
@@ -130,7 +131,7 @@ class Matmul(Problem):
 
     @property
     def batch_sizes(self) -> Mapping[str, int]:
-        """The size m, because the rows of ``a`` are independent of each other."""
+        """The number of rows m is the batch size, because the rows of ``a`` are independent of each other."""
         return {"m": 4096}
 
     def __post_init__(self, dtype_: str) -> None:
@@ -259,7 +260,11 @@ class Matmul(Problem):
 
     @property
     def signed_zeros(self) -> bool:
-        """True if there are no scales. A sum that begins at +0 is never -0; only its product with a scale may be -0."""
+        """True if there are no scales.
+
+        Without scales, a result is never -0, because a sum that begins at +0 is never -0. A product of a sum and a
+        scale may be -0.
+        """
         return self.scale == "none"
 
     @property
@@ -426,7 +431,7 @@ class Matmul(Problem):
         return cases.StressInputs(names, {name: np.ascontiguousarray(x) for name, x in stored.items()})
 
     def _patterns(self, rng: np.random.Generator, columns: bool) -> dict[str, Array]:
-        """Return inputs in which a (b if columns are reduced) contains the bit patterns of an 8-bit type.
+        """Return inputs in which ``a`` (or ``b``, if columns are reduced) contains the bit patterns of an 8-bit type.
 
         Lines run through the finite patterns along k. Every second line (or a single line) also has an infinity or NaN.
         The other factor has ones and twos.
@@ -673,8 +678,8 @@ class Matmul(Problem):
     def _exact(self, a: FloatArray, b: FloatArray, bias: FloatArray) -> npt.NDArray[np.bool_]:
         """Return a mask of the elements of out that must be exact.
 
-        An element must be exact under two conditions. Its terms are integers whose partial sums the accumulator
-        represents exactly. If its factors are multiplied as tf32, they are exact in tf32.
+        An element must be exact if its terms are integers, and the accumulator represents their partial sums exactly.
+        If factors are multiplied as tf32, they must also be exact in tf32.
         """
         rows, columns = cases.whole_lines(a)[..., :, None], cases.whole_lines(b.swapaxes(-1, -2))[..., None, :]
         exact: npt.NDArray[np.bool_] = rows & columns & (cases.whole_lines(bias[:, None]))

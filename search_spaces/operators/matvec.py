@@ -101,7 +101,7 @@ class Matvec(Problem):
             yield cases.StressInputs(names, stored)
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield problems for rectangles of out."""
+        """Yield problems that each compute a rectangle of out."""
         depth = np.arange(self.k)
         for rows, columns in rectangles(positions, self.n):
             inputs = {"x": grid(0, (rows, self.k), (depth, 1)), "w": grid(0, (columns, self.k), (depth, 1))}

@@ -71,7 +71,7 @@ def option(help: str, default: Any = dataclasses.MISSING, *, flag: str = "", cho
 
 
 class EarlierReference(ValueError):
-    """The JSON describes a problem of a user's kernel file that has been edited since."""
+    """The JSON describes a problem whose kernel file or tile program was changed after the JSON was written."""
 
 
 DIVISORS = (16, 8, 1)  # divisors of dynamic sizes; the first two allow wider memory accesses
@@ -163,7 +163,7 @@ class Problem(ABC):
     def of_batch(self, size: int) -> Self:
         """Return the problem with another value of its first batch size. Raises ValueError if it has no batch size."""
         if not self.batch_sizes:
-            raise ValueError(f"{self.operator} has no batch size, along which rows are independent")
+            raise ValueError(f"{self.operator} has no batch size: none of its sizes counts independent rows")
         return dataclasses.replace(self, **{next(iter(self.batch_sizes)): size})
 
     @property
@@ -240,7 +240,7 @@ class Problem(ABC):
     def metrics(self, config: Mapping[str, int | str], seconds: float) -> Mapping[str, float]:
         """Return additional metrics of a launch, by name and unit ("GB/s").
 
-        FLOP/s or bytes per second are always reported, and are not among them.
+        FLOP/s or bytes per second are not included, because they are always reported.
 
         Args:
             config: Parameters of the schedule, and possibly attributes.

@@ -1,7 +1,7 @@
 """Definitions of row reductions and normalisations, and the accuracy that kernels must have.
 
-Every problem has a row-major input ``x`` of rows x columns. A kernel treats x as outer x length x inner, where
-``length`` elements are reduced to one, or normalised together.
+Every problem has a row-major input ``x`` of shape (rows, columns). A kernel treats x as an array of shape (outer,
+length, inner). It reduces ``length`` elements to one, or normalises them together.
 """
 
 from __future__ import annotations
@@ -488,7 +488,7 @@ class RmsNorm(_Norm):
     """
 
     operator: ClassVar[str] = "rmsnorm"
-    summary: ClassVar[str] = "rows over their root mean square, times a weight"
+    summary: ClassVar[str] = "rows divided by their root mean square, times a weight"
 
     def functor(self, passes: str) -> str:
         """Return the C++ type of the operator, which has one pass."""
@@ -552,7 +552,7 @@ class LayerNorm(_Norm):
     """
 
     operator: ClassVar[str] = "layernorm"
-    summary: ClassVar[str] = "rows less their mean, over their deviation, times a weight, plus a bias"
+    summary: ClassVar[str] = "rows minus their mean, divided by their standard deviation, times a weight, plus a bias"
     has_bias: ClassVar[bool] = True
     passes: ClassVar[tuple[str, ...]] = PASSES
 

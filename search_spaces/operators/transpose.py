@@ -69,7 +69,7 @@ class ArrayMove(Problem):
         """Shape of out: (matrices, rows, columns)."""
 
     def operands(self) -> tuple[Operand, ...]:
-        """Return x and out, with axes (matrices, rows, columns), and a last axis of words if elements have several."""
+        """Return x and out, with axes (matrices, rows, columns), and words if an element consists of several words."""
         words = self.element_bytes // self.word.bytes
         tail = () if words == 1 else (words,)
         return (
@@ -82,7 +82,7 @@ class ArrayMove(Problem):
         """Return the indices in x of the elements that become ``elements`` of out. Indices are in memory order."""
 
     def parts(self, positions: Indices) -> Iterator[ProblemPart]:
-        """Yield one smaller problem: a single row, which consists of the words of out at ``positions``."""
+        """Yield one smaller problem: a single row that consists of the words of ``out`` at ``positions``."""
         words = self.element_bytes // self.word.bytes
         source = (
             self.source_of(positions) if words == 1 else self.source_of(positions // words) * words + positions % words

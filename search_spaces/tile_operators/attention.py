@@ -67,7 +67,7 @@ class Attention(TileProblem):
     heads: int = option("query heads")
     kv_heads: int = option("number of heads of keys and values; must divide heads")
     queries: int = option("queries per sequence; with packed=1, of all sequences together")
-    keys: int = option("keys of a sequence; by default as many as queries", 0)
+    keys: int = option("keys per sequence; by default the number of queries", 0)
     head_size: int = option("elements of a head of q and k", 128)
     value_size: int = option("elements of a head of v; by default head_size", 0)
     dtype: str = option("type of q, k, v and out", "bf16", choices=TYPES)
@@ -345,9 +345,9 @@ class Attention(TileProblem):
     def reduced_to_long_loops(self, loops: ReducedLoops) -> Self | None:
         """Return a problem with few queries after many keys, if more than two blocks share the keys of a tile.
 
-        If there are as many queries as keys, ``reduced`` preserves this, so its work is quadratic in the iterations.
+        If there are as many queries as keys, ``reduced`` keeps both equal, so the work is quadratic in the iterations.
         The problem returned here has two tiles of queries after a long prefix of keys. With a window, the result is
-        None: all tiles would have equal numbers of iterations, for which other schedules are legal.
+        None: all tiles would have the same number of iterations, and such a problem has other legal schedules.
         """
         tied = bool(self.causal or self.alibi) and not self.packed and self.queries == self.keys and not self.window
         if not tied or loops.of_few_parts in (0, loops.count):
@@ -381,8 +381,8 @@ class PositionCut:
 
     Attributes:
         tiles: Tile sizes along queries and keys.
-        least: Smallest numbers of queries and keys, in whole tiles, that execute every loop.
-        tied: True if results depend on positions of queries relative to keys: equal numbers of both must stay equal.
+        least: Smallest numbers of queries and keys, in whole tiles, with which every loop is executed.
+        tied: True if results depend on positions of queries relative to keys. Equal numbers of both then stay equal.
         sequences: Number of packed sequences that share the positions; the longest must exceed the window, if any.
     """
 
@@ -392,7 +392,7 @@ class PositionCut:
     sequences: int = 1
 
     def of(self, positions: AttendedPositions) -> Mapping[str, Any]:
-        """Return the reduced sizes. Last tiles keep their sizes. The larger of queries and keys remains the larger."""
+        """Return the reduced sizes. Last tiles keep their lengths, and the larger of both numbers stays the larger."""
         (of_queries, of_keys), (queries, keys), window = self.tiles, self.least, positions.window
         if 0 < window < positions.keys:  # the window must still mask keys in the first or last tile of some loops
             window = min(window, max(keys - of_queries, of_keys) + (window % of_keys or of_keys))

@@ -53,7 +53,7 @@ class AttentionBackward(TilePipeline):
     heads: int = option("query heads")
     kv_heads: int = option("number of heads of keys and values; must divide heads")
     queries: int = option("queries per sequence; with packed=1, of all sequences together")
-    keys: int = option("keys of a sequence; by default as many as queries", 0)
+    keys: int = option("keys per sequence; by default the number of queries", 0)
     head_size: int = option("elements of a head", 128)
     dtype: str = option("type of all arrays except lse", "bf16", choices=TYPES)
     packed: int = option("1 for concatenated sequences of any lengths", 0)
@@ -358,7 +358,7 @@ def _of_queries(p: Any, options: Any, /, **arrays: Any) -> None:
 
 
 def _of_keys(p: Any, options: Any, /, **arrays: Any) -> None:
-    """Write the tile program for dk and dv: a block has a tile of keys, and loops over a group's queries.
+    """Write the tile program for dk and dv: a block has a tile of keys, and iterates over the queries of a group.
 
     Scores are transposed (a row per key): sums over queries are then products with scores as left operand.
     """

@@ -142,7 +142,7 @@ class DecodeAttention(TileProblem):
         return 4.0 * self.batch * self.queries * self.heads * self.head_size * self.entries * self.page
 
     def views(self) -> Mapping[str, str]:
-        """Return the operands' extents. All small pages together are one matrix."""
+        """Return the operands' extents. A cache of small pages is a single matrix, from which rows are gathered."""
         if self.page >= WHOLE_PAGES:
             cache = "pages page width" if self.order == "positions" else "pages g page d"
         else:
@@ -234,7 +234,7 @@ class DecodeAttention(TileProblem):
             p.store(own, p.window(out[sequence * o.queries + n][group], (0, 0), (d, part), turned=True))
 
     def reference(self, inputs: Mapping[str, Array]) -> dict[str, FloatArray]:
-        """Return ``out`` in float64, computed by sequence and head."""
+        """Return ``out`` in float64, computed separately for each sequence and head."""
         x = self.loaded(inputs)
         out = np.zeros((self.batch, self.queries, self.heads, self.head_size))
         lengths = np.clip(x["lengths"].astype(np.int64), 0, self.entries * self.page)
@@ -278,7 +278,7 @@ class DecodeAttention(TileProblem):
         rise = np.linspace(-2.0, -1.0, self.pages).reshape(-1, 1, 1, 1) * 512.0 / (self.scale or self.head_size**-0.5)
         k = (np.abs(x["k"]) + 0.5) * rise / self.head_size
         table = np.tile(np.linspace(0, self.pages - 1, self.entries).astype(np.int32), (self.batch, 1))
-        if self.page >= WHOLE_PAGES:  # an index out of range selects the last page; scores of small pages would be 0
+        if self.page >= WHOLE_PAGES:  # an index out of range selects the last page; with small pages, its scores are 0
             table[:, -1] = self.pages
         case = {
             "q": self.operand("q").dtype.store(np.abs(x["q"]) + 0.5),

@@ -31,7 +31,7 @@ LATER = {"weights": PLAIN, "scale_group": 0, "zero_points": 0, "layout": "rows"}
 class GroupedMatmul(TileProblem):
     """``out[i] = x[i] @ w[g]`` for the rows i of each group g, such as the experts of a mixture-of-experts layer.
 
-    w is (groups, k, width), or (groups, width, k) with ``w_order="col"``. ``rows`` selects the other arrays:
+    w is (groups, k, width), or (groups, width, k) with ``w_order="col"``. ``rows`` determines the other arrays' shapes:
 
     - "contiguous": x (m, k) sorted by group; ends (groups + 1,) of i32, ascending from 0 to m; out (m, n). Group g has
       the rows from ends[g] to ends[g + 1] - 1, and may be empty.
@@ -66,7 +66,7 @@ class GroupedMatmul(TileProblem):
     n: int = option("columns of out", flag="-n")
     k: int = option("columns of x", flag="-k")
     groups: int = option("groups, such as experts")
-    tokens: int = option("rows of x if the array token selects rows; 0 if x is sorted by group", 0)
+    tokens: int = option("rows of x, if the array token contains row numbers; 0 if x is sorted by group", 0)
     dtype: str = option("type of x, w and out; for e4m3, out is bf16", "bf16", choices=TYPES)
     rows: str = option("arrangement of the rows of groups", "contiguous", choices=ROWS)
     activation: str = option("activation function", "none", choices=ACTIVATIONS)
@@ -376,7 +376,7 @@ class GroupedMatmul(TileProblem):
 
 
 def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, bn: int) -> tuple[Any, ...]:
-    """Return a block's group, first row, end of the group's rows, flag (1 if it has rows), column, x and out."""
+    """Return a block's group, first row, end of the group's rows, 1 if the block has rows or 0, column, x and out."""
     groups, n = ends.shape[0] - (0 if masked else 1), out.shape[-1]
     if masked:
         group, i, j = p.blocks((groups, out.shape[1], n), (1, bm, bn))
@@ -392,7 +392,7 @@ def _tile_of_block(p: Any, masked: bool, ends: Any, x: Any, out: Any, bm: int, b
 
 
 def _store(p: Any, o: Any, sums: list[Any], out: Any, row: Any, column: Any, end: Any, shape: tuple[int, int]) -> None:
-    """Apply the activation to a tile's sums, and store rows before ``end``. If rows are masked, the others become 0."""
+    """Apply the activation to a tile's sums, and store rows before ``end``. If rows are masked, set others to 0."""
     result, type_ = sums[0], "bf16" if o.dtype == "e4m3" else o.dtype
     if o.activation == "silu_up":
         result = result * p.sigmoid(result) * sums[1]

@@ -179,11 +179,11 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
         return {**super().extents(), "tiles": self.tiles}
 
     def options(self) -> Mapping[str, Any]:
-        """Return the type, and the number of columns, which the second program needs to check labels."""
+        """Return the type and the number of columns. The second program needs this number to check labels."""
         return {**super().options(), "columns": self.columns}
 
     def steps(self) -> tuple[ProgramStep, ...]:
-        """Return two steps: logits, each tile of which is reduced to three numbers per row; then the combination."""
+        """Return two steps: one reduces each tile of logits to three numbers per row; the other combines them."""
         own = {o.name: o for o in self.operands()}
         kept = tuple(Operand(name, "output", F32, (self.tiles, self.rows)) for name in ("top", "total", "own"))
         views = {"x": "m k", "w": "n k", "label": "m", "loss": "m", "lse": "m"} | {o.name: "tiles m" for o in kept}
@@ -205,8 +205,8 @@ class LinearCrossEntropy(_OfLinearLayer, TilePipeline):
 class LinearCrossEntropyDlogits(_OfLinearLayer, TileProblem):
     """Gradient of the logits ``x @ w.T``: ``(exp(logits - lse) - (column == label)) * dloss``.
 
-    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) is an output of that problem, and dloss (rows,)
-    the gradient of the losses, both of f32; dlogits (rows, columns) of ``dtype``. Rows whose label is outside the
+    Arrays: x, w and label as in ``LinearCrossEntropy``; lse (rows,) of f32, an output of that problem; dloss (rows,) of
+    f32, the gradient of the losses; dlogits (rows, columns) of ``dtype``. Rows of dlogits whose label is outside the
     columns are 0. The gradients of x and w are ``dlogits @ w`` and ``dlogits.T @ x``. The tolerance is the
     interpreter's bound. Raises ValueError for sizes below 1 and unknown types.
     """

@@ -11,7 +11,7 @@ import numpy as np
 from search_spaces.arrays import Array, IntArray
 from search_spaces.layouts.memory_order import FRAGMENT_BYTES, FRAGMENT_WORDS
 
-SPAN = 64  # numbers of a row that are packed together in eight words (a span)
+SPAN = 64  # count of numbers in a span: the part of a row that is packed together in eight words
 _WORDS, _STEPS = 8, 4
 _AWQ_POSITIONS = [0, 4, 1, 5, 2, 6, 3, 7]  # AWQ: positions of columns 0 to 7 among the eight numbers of a word
 

@@ -20,7 +20,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem,
 class QkNormRope(TileProblem):
     """Rotary position embedding of each head of x, after its RMS norm.
 
-    Arrays: x and out (tokens, heads, head_size); weight (head_size,) with ``norm=1``, all of ``dtype``; positions
+    Arrays of ``dtype``: x and out (tokens, heads, head_size); weight (head_size,) with ``norm=1``. Others: positions
     (tokens,) of i32; table (length, head_size) of f32, for each position the cosines of head_size / 2 angles followed
     by their sines. The halves (a, b) of a head become (a cos - b sin, b cos + a sin). A position outside the table has
     cosines and sines of 0.

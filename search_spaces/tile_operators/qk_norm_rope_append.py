@@ -19,7 +19,7 @@ from search_spaces.tile_operators.tile_problem import ReducedLoops, TileProblem
 
 WEIGHTS = ("q_weight", "k_weight")
 PAGING = ("block_table", "sequence")
-NOT_STORED = 8  # in random inputs, one of this many tokens has no slot, on average
+NOT_STORED = 8  # in random inputs, on average one in this many tokens has no slot
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class QkNormRopeAppend(TileProblem):
             if value not in known:
                 raise ValueError(f"{name} must be {' or '.join(filter(None, known))}, not {value!r}")
         if bool(self.sequences) != bool(self.entries):
-            raise ValueError("give both sequences and entries for a block table, or neither for slots")
+            raise ValueError("for a block table, give both sequences and entries; for slots, give neither")
         if not self.pages:
             needed = self.sequences * self.entries or -(-self.tokens // self.page) + 1
             object.__setattr__(self, "pages", needed)
@@ -229,7 +229,7 @@ class QkNormRopeAppend(TileProblem):
         return np.where(known, number * self.page + position % self.page, -1)
 
     def unchanged(self, inputs: Mapping[str, Array]) -> Mapping[str, BoolArray]:
-        """Return masks of the cache's elements to which no token is stored."""
+        """Return masks of the cache's elements that no token overwrites."""
         slots = self.slots_of(inputs)
         free = np.ones(self.positions, dtype=np.bool_)
         free[slots[slots >= 0]] = False
@@ -293,7 +293,7 @@ class QkNormRopeAppend(TileProblem):
     def cache_cases(self, seed: int) -> tuple[StressInputs, StressInputs, StressInputs]:
         """Return three sets of inputs: arbitrary bits in the cache, slots outside of it, and no stored tokens.
 
-        Some slots would wrap into the cache if a kernel truncated their product with heads to 32 bits.
+        If a kernel multiplied slots by heads in 32 bits, some slots outside of the cache would wrap into it.
         """
         usual, rng = self._shaped(self.random_inputs(seed)), np.random.default_rng((seed, 4))
         caches = {

@@ -30,8 +30,8 @@ class QuantizedMatmul(TileProblem):
 
     scale (groups, n), of x's type, has one scale per ``group`` columns of w, or one per row with ``group=0``. For nvf4,
     scales are e4m3, one per 16 columns, and all weights are also multiplied by global_scale (1,) of f32. The zero of
-    int4 is 8 by default. With ``zero_points``, zeros (groups, n) has one zero per scale, u8 from 0 to 15. The zero of
-    other formats is 0. With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
+    int4 is 8 by default. With ``zero_points``, the array zeros (groups, n) of u8 has one zero (0 to 15) per scale. The
+    zero of other formats is 0. With ``layout="fragments"``, w is packed by ``pack``, so that threads use 16-byte loads.
 
     The sum over each group is accumulated in f32 before it is scaled, so weights are not rounded. With over 128 rows of
     x, however, scaled weights of int4, int8 and e4m3 are rounded to x's type. The tolerance is the interpreter's bound
@@ -173,7 +173,7 @@ class QuantizedMatmul(TileProblem):
         return self.format.edge_arrays(inputs)
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with a few tiles of out. Its k has enough iterations and groups for a split loop."""
+        """Return a problem with a few tiles of out, and with enough iterations and groups along k for a split loop."""
         needed = max((loops.count + 1) * loops.chosen["bk"], 2 * self.group)
         widest = 2 * SPAN  # k % widest must not change, as the choices of bk depend on this remainder
         k = min(self.k, -(-needed // widest) * widest + self.k % widest)

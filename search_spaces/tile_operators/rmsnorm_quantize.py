@@ -122,7 +122,7 @@ class RmsNormQuantize(TileProblem):
         dtype, columns = self.operand("x").dtype, np.arange(self.columns)
         x, residual, weight = (self.loaded(inputs)[name] for name in ("x", "residual", "weight"))
         kinds = ("zero rows", "largest last", "tiny rows", "largest first")
-        for first in (0, 2):  # so that even two rows have all cases
+        for first in (0, 2):  # so that all kinds occur even if there are only two rows
             kind = (np.arange(self.rows)[:, None] + first) % len(kinds)
             factor = np.choose(kind, (0.0, 1.0, 2.0**-12, 1.0))
             factor = np.where((kind == 1) & (columns == self.columns - 1) | (kind == 3) & (columns == 0), 64.0, factor)

@@ -53,7 +53,7 @@ class TilePipeline(TileOperator):
         return tuple(o.name for o in self.operands() if o.role == "input")
 
     def programs(self) -> Mapping[str, ProgramProblem]:
-        """Return one program problem per step, cached for equal problems."""
+        """Return the program problem of each step. Equal pipelines share the cached result."""
         return _programs(self)
 
     def interpreted(

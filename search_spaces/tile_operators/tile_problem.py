@@ -66,8 +66,8 @@ class TileOperator(Problem):
     """A problem that one tile program computes (``TileProblem``), or several (``TilePipeline``).
 
     A subclass is a frozen dataclass of options, some of which are extents. It defines the operands as callers pass
-    them, and the reference. Unless overridden, the tolerance is the error bound from the programs' interpreter. It
-    computes the bound by running error analysis. The bound holds for sums in any order.
+    them, and the reference. Unless overridden, the tolerance is the error bound from the programs' interpreter. The
+    interpreter computes this bound with a running error analysis. The bound holds for sums in any order.
 
     Attributes:
         inputs: Names of the arrays that a call takes, in order.

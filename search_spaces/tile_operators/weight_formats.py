@@ -28,7 +28,7 @@ MIDDLE = 8  # zero point of int4 if there is no array of zero points
 
 @dataclass(frozen=True)
 class WeightFormat:
-    """Format of a quantised (n, k) matrix of weights, with a row per column of the result.
+    """Format of a quantised (n, k) matrix of weights, each row of which yields one column of the result.
 
     Attributes:
         weights: Name of the format, a key of ``WEIGHTS``.
@@ -61,7 +61,7 @@ class WeightFormat:
         if self.group not in GROUPS:
             raise ValueError(f"{group_name} must be {', '.join(map(str, GROUPS))}, not {self.group!r}")
         if (self.group == FP4_GROUP) != (self.weights == "nvf4"):
-            raise ValueError(f"{group_name} must be {FP4_GROUP} for nvf4, and only for nvf4, not {self.group}")
+            raise ValueError(f"{group_name} must be {FP4_GROUP} for nvf4, and another size otherwise, not {self.group}")
         if 0 < self.group < SPAN and not self.in_words:
             raise ValueError(f"{group_name} must be 0, 64 or 128 for {self.weights}, not {self.group}")
         if self.zero_points not in (0, 1) or (self.zero_points and self.weights != "int4"):
@@ -81,7 +81,7 @@ class WeightFormat:
     def group_of(k: int, scales: int) -> int:
         """Return how many of ``k`` columns share a scale, given the number of scales. Raises ValueError."""
         if not scales or k % scales:
-            raise ValueError(f"scale must have a row for each group of x's {k} columns, not {scales} rows")
+            raise ValueError(f"x has {k} columns, so scale must have one row per group of columns, not {scales} rows")
         return 0 if scales == 1 else k // scales
 
     @staticmethod

@@ -171,7 +171,7 @@ def test_building_the_wheel_compiles_the_emulator_if_possible(works: bool, tmp_p
 
 
 def test_an_editable_installation_compiles_the_emulator(tmp_path: Path) -> None:
-    """An editable installation finds the same library, because the library is identified by its sources."""
+    """The library compiled by the installation is found later, because it is identified by its sources."""
     compiler = install_fake_compiler(tmp_path / "bin")
     environment = {
         **os.environ,

@@ -81,7 +81,7 @@ def test_bf16_reaches_the_power_limit_later(tmp_path: Path) -> None:
 
 
 def test_results_that_overflow_l2_are_waited_for_on_h100(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A launch waits until its results are written to DRAM only if they exceed L2 (50 MB)."""
+    """Only if its results exceed L2 (50 MB) does a launch wait until they are written to DRAM."""
     (hopper, _) = read(recording(tmp_path, capability=(9, 0)))
     wide, small = (dataclasses.replace(hopper, problem=Matmul(side, side, 512)) for side in (32768, 4096))
     waited = [predicted(r) for r in (wide, small)]

@@ -60,7 +60,7 @@ def test_times_that_are_predicted_rank_perfectly_and_repetitions_count_once(sche
     results, left_out = measured([*trials, *again])
     (judged,) = results.values()
     assert left_out == 0 and judged.schedules == tuple(schedules)
-    assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # median of the factors 2 and 4
+    assert judged.seconds[0] == pytest.approx(3 * seconds(schedules[0]))  # median of the two measured times
     (judged,) = measured(trials)[0].values()
     assert np.allclose(judged.seconds / judged.predicted, 2)
     assert judged.row.endswith("| 6 | 1.00 | 2.00 | 0.0% | 0.0% |")

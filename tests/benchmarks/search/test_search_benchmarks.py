@@ -94,7 +94,7 @@ def test_restrictions_reproduce_the_recorded_space() -> None:
 def test_kernel_tuner_searches_the_recording_with_its_seed_and_cleans_up(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernel Tuner is not installed for tests. A fake draws configurations like Kernel Tuner's strategies."""
+    """Kernel Tuner is not installed for tests. A fake uses the same random generators as Kernel Tuner."""
 
     def tune_kernel(*positional: object, cache: str, **options: object) -> tuple[list[dict[str, object]], None]:
         entries = list(json.loads(Path(cache).read_text())["cache"].values())

@@ -1,4 +1,4 @@
-"""A short search on the simulated GPU ends in time, and compiles fewer modules than it makes trials.
+"""A short search on the simulated GPU ends in time, and has fewer compiled modules than trials.
 
 Schedules that differ only in launch parameters share a module.
 """

@@ -12,7 +12,7 @@ from search_spaces.hardware.devices import device
 
 A100 = device("a100")
 EXPRESSED = [path for path in files() if path.parent.name != "refused"]
-# An in-place update, constant memory with a reference, and atomics.
+# in-place update; input in constant memory, and a function that checks outputs; atomics
 VERIFIED_BY_DAY = ("stencil", "pnpoly", "sort")
 
 

@@ -20,7 +20,7 @@ REPOSITORY = PAGE.parents[2]
 
 
 def files(text: str) -> dict[str, str]:
-    """Return the files that a page shows. A file is a code block after the file's name in backticks and a colon."""
+    """Return the files that a page shows. Each is a code block below the file's name in backticks and a colon."""
     shown = re.findall(r"^`([^`\n]+)`:\n```\w*\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return dict(shown)
 
@@ -38,7 +38,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     site_packages = Path(sysconfig.get_path("purelib", "venv", {"base": str(venv), "platbase": str(venv)}))
     ours = Path(sysconfig.get_path("purelib"))
-    for name in ("nvidia", "cuda"):  # link CUDA libraries: they are only found in an environment's own packages
+    for name in ("nvidia", "cuda"):  # CUDA libraries are only found in an environment's own packages
         if (ours / name).is_dir():
             (site_packages / name).symlink_to(ours / name)
     # Other packages are imported from the path of this environment. Under a new path, Python would compile the packages

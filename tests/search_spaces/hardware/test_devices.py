@@ -327,7 +327,7 @@ def test_one_more_register_than_the_limit_reduces_the_blocks_per_sm(
 
 
 def test_an_odd_warp_leaves_the_others_fewer_registers() -> None:
-    """Registers belong to the SM's four schedulers. With 17 warps, one scheduler has five."""
+    """Each of the SM's four schedulers has its own registers. With 17 warps, one scheduler has five warps."""
     limits = register_limit(device("rtx5090"), np.array([256, 288, 512, 544]))
     assert limits.tolist() == [255, 168, 128, 96]
     assert int(register_limit(device("h200"), 288, 2)) == 96

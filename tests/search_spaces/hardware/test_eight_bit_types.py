@@ -15,7 +15,7 @@ MANTISSA = {"e4m3": 3, "e5m2": 2}
 
 
 def number(code: int, name: str) -> float:
-    """Return the value of a code by the OCP 8-bit Floating Point Specification, revision 1.0, table 1."""
+    """Return the value of a code according to the OCP 8-bit Floating Point Specification, revision 1.0, table 1."""
     bits = MANTISSA[name]
     bias = 2 ** (6 - bits) - 1
     exponent, fraction = code >> bits & 2 ** (7 - bits) - 1, code & 2**bits - 1

@@ -57,7 +57,10 @@ def test_rows_that_do_not_exist() -> None:
 
 
 def physical(offsets: np.ndarray, swizzle: int) -> np.ndarray:
-    """Swizzle byte offsets: address bits from 7 on permute 16-byte chunks (CUDA Driver API, CUtensorMapSwizzle)."""
+    """Return swizzled byte offsets (CUDA Driver API, CUtensorMapSwizzle).
+
+    Up to three address bits from bit 7 upwards are XORed into the index of the 16-byte chunk, which begins at bit 4.
+    """
     mask = {0: 0, 32: 1, 64: 3, 128: 7}[swizzle]
     return offsets ^ ((offsets >> 7 & mask) << 4)
 

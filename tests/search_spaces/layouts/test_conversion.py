@@ -137,7 +137,7 @@ class TestRefusals:
             to_layout(self.HELD, ACCUMULATOR, VECTORS)
 
     def test_overlapping_shared_layout(self):
-        with pytest.raises(ValueError, match="shared maps 2 elements to offset 16: it must be injective"):
+        with pytest.raises(ValueError, match="shared must be injective, but it maps 2 elements to offset 16"):
             to_layout(self.HELD, ACCUMULATOR, VECTORS, lambda row, col: row * 16 + col)
 
     def test_negative_offsets(self):

@@ -38,7 +38,7 @@ def bases(draw, counts=(1, 2, 3)):
 
 @st.composite
 def configs(draw):
-    """Draw a config of 1 to 3 dimensions with at least one reduction, and an iteration space that the config tiles."""
+    """Draw a config of 1 to 3 dimensions with at least one reduction, and an iteration space of whole tiles."""
     rank = draw(st.integers(1, 3))
     reduced = draw(st.lists(st.booleans(), min_size=rank, max_size=rank).filter(any))
     order = st.permutations(range(rank))

@@ -97,7 +97,7 @@ class TestDocument:
         assert (EXAMPLE.indices(subgroup, thread) @ [64, 1] == held.ravel()).all()
 
     def test_the_documents_modulo_is_wrong_with_gaps(self):
-        """For virtual thread 3, the document's formula gives thread 2, which is virtual thread 1.
+        """For virtual thread 3, the document's formula gives thread 2, but thread 2 has the virtual id 1.
 
         The formula is thread_id = sum(stride * virtual) % product(tile).
         """
@@ -221,7 +221,7 @@ class TestProperties:
 
     @given(layouts(), st.data())
     def test_strides_without_gaps_always_fold_onto_a_part_of_their_digits(self, layout, data):
-        """A layout can be folded onto any product of its lowest digits and a divisor of the next digit."""
+        """A layout folds onto n subgroups if n is the product of its lowest digits and a divisor of the next digit."""
         digits = sorted((s, n) for s, n in zip(layout.subgroup_strides, layout.subgroup_tile, strict=True) if n > 1)
         if not digits:
             return

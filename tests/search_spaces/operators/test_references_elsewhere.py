@@ -1,4 +1,4 @@
-"""References and tolerances are computed with the library and on the device of the input arrays.
+"""References and tolerances are computed with the library of the input arrays, and on their device.
 
 Like cupy, the fake library supports numpy's functions and operators, and refuses to mix its arrays with numpy's.
 """

@@ -52,7 +52,7 @@ def test_eight_bit_floats_are_rounded_to_nearest_and_saturate(to: DType) -> None
 
 @pytest.mark.parametrize("to", ["bf16", "e4m3"])
 def test_a_result_is_rounded_once(to: str) -> None:
-    """The result is cast and stored in the same type, and its error bound allows only one rounding."""
+    """The result is cast to the type in which it is stored, so its error bound allows only one rounding."""
     x = np.linspace(1.0, 1.9, 8 * 64, dtype=np.float32).reshape(8, 64)
     values, bounds = problem(casting(f"once_{to}", "f32", to), m=8, n=64).expected({"x": x})
     assert np.array_equal(values["out"], x)

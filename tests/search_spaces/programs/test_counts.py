@@ -54,7 +54,7 @@ def test_tiles_change_hands_and_bytes_move_as_counted(program_path: str, sizes: 
 
 def test_only_attention_has_a_chain_and_a_longest_block() -> None:
     def counted(program_path: str, sizes: dict[str, int]) -> list[tuple[CostCounts, float | None]]:
-        """Return the counts of each schedule, and the mean number of iterations if it differs between blocks."""
+        """Return each schedule's counts, and its mean number of iterations (None if all blocks have equal numbers)."""
         example = load_program(f"examples/programs/{program_path}")
         p, own = problem(example, **sizes), template(example)
         configs = [own.config(p, s, A100) for s in own.space(p, A100).sample(8, 1)]

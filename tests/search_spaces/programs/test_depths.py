@@ -81,7 +81,7 @@ def computed(p: Builder, form: str, x: Tile, typed: str) -> Tile:
 
 
 def by_steps(typed: str, depth: int, left: str, right: str) -> Program:
-    """Return a product in steps of ``depth``. Operands are "loaded", or computed by ``computed``."""
+    """Return a product in steps of ``depth``. Operands that are not "loaded" are computed by ``computed``."""
     sums = "i32" if typed == "i8" else "f32"
 
     @program(x=Input("m k", typed), w=Input("n k", typed), out=Output("m n", sums))

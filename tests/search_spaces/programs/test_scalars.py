@@ -311,7 +311,7 @@ def test_scalar_inputs_are_within_their_range() -> None:
 
 
 def gathering(by: str) -> Program:
-    """Return a product of gathered rows of x with rows of w, which a table selects unless ``by`` is "rows"."""
+    """Return a product of gathered rows of x and rows of w. A table selects the rows of w, unless ``by`` is "rows"."""
 
     @program(
         x=Input("t k", "f16"), w=Input("places n", "f16"), token=Input("rows", "i32"), table=Input("pages", "i32"),

@@ -78,7 +78,7 @@ def test_halves_of_a_product(gpu: str) -> None:
 
 @program(x=Input("m n", "i32"), out=Output("m n", "i32"), rows=Output("m n", "i32"), line=Output("k", "i32"))
 def transposed_parts(p: Any, x: Any, out: Any, rows: Any, line: Any) -> None:
-    """Reverse the order of row quarters (out) and of column halves (rows). Concatenate every third row (line)."""
+    """Reverse the order of a row's quarters (out) and of a column's halves (rows). Join every third row (line)."""
     m, n = x.shape
     p.blocks((1,), (1,))
     tile = p.load(p.window(x, (0, 0), (m, n)))

@@ -167,7 +167,7 @@ def test_sums_of_one_term_are_exact_and_pairwise_joins_have_one_name() -> None:
 
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_pick_per_iteration_has_many_terms(loaded: bool) -> None:
-    """If all iterations use one index, a sum has one term. If each iteration loads its own, it may have more terms."""
+    """If all iterations use one index, a sum has one term. If each loads its own index, it may have more terms."""
 
     @program(x=Input("m n", "f32"), at=Input("m", "i32"), out=Output("m", "f32"))
     def picked(p: Builder, x: Array, at: Array, out: Array) -> None:

@@ -36,7 +36,7 @@ TURING = device("t4")  # the T4's tensor cores multiply f16 and i8, but neither 
 
 
 def units(problem: Matmul, target: Device) -> set[str]:
-    """Return the units of the intrinsics, except those that rules reject whatever the other parameters are."""
+    """Return the units of the intrinsics, except units that rules reject for all values of other parameters."""
     problem_space = space(problem, target)
     (names,) = (p.values for p in problem_space.parameters if p.name == "intrinsic")
     rules = [rule for rule in problem_space.rules if rule.needs == ("intrinsic",)]

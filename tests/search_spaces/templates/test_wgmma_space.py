@@ -370,7 +370,7 @@ def test_counts_of_clusters_persistent_blocks_and_ping_pong() -> None:
 
 
 def test_stream_k_distributes_a_partial_wave_after_whole_ones() -> None:
-    """In sampled schedules, each cluster has at least as many k-tiles as a tile, so at most two clusters share a tile.
+    """At most two clusters share a tile in sampled schedules, as each computes no fewer k-tiles than a tile has.
 
     Each pair of neighbouring clusters has memory for the sums of a tile, and two counters per warpgroup.
     """

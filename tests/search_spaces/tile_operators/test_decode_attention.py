@@ -1,4 +1,4 @@
-"""Decode attention over pages is correct, also for edge cases of lengths and tables. Planted faults are reported."""
+"""Decode attention over a paged cache is correct, also for extreme lengths and tables. Planted faults are reported."""
 
 from __future__ import annotations
 

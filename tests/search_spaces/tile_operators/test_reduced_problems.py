@@ -106,7 +106,7 @@ def _features_of_attention(problem: Attention | AttentionBackward, chosen: dict[
         longest = problem.keys // 2
     if not problem.window:
         return
-    of_tile = longest - chosen["bm"]  # upper bound of the key position of the first query in the last whole tile
+    of_tile = longest - chosen["bm"]  # upper bound of the first query's position among keys, in the last whole tile
     if of_tile - problem.window + 1 >= chosen["bn"]:
         yield "the loop over keys begins at a later tile"
     yield f"a window that ends {'within' if problem.window % 32 else 'with'} a tile"

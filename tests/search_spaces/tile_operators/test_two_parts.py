@@ -16,7 +16,7 @@ SHARED, SPLIT = "autosched/common/stream_k.cuh", "autosched/tile/split.cuh"
 
 
 def of_two(gpu: str, tiles: str, **values: str) -> Schedule:
-    """Return a schedule in which two blocks share all tiles or the long tiles."""
+    """Return a schedule in which two blocks share each tile (``tiles`` is "all"), or only each long tile ("long")."""
     drawn = sampled_with(SMALL, gpu, 1000, **values) if values else sampled(SMALL, gpu, 1000)
     chosen = {"parts": 2, "split_launches": 1, "split_tiles": tiles}
     return next(s for s in drawn if chosen.items() <= s.values.items())

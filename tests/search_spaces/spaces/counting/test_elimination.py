@@ -88,7 +88,7 @@ def test_a_total_beyond_64_bits_is_sampled_without_bias() -> None:
 
 
 def test_groups_beyond_64_bits_inside_a_small_count_are_exact() -> None:
-    """Intermediate counts, of rows that a later rule rejects, may be huge although the final count is small."""
+    """Intermediate counts may be huge although the final count is small, because later rules reject most rows."""
     space = rising(40, 40)
     ends = rule("ends", ("p0", "p39"), lambda c: c["p39"] - c["p0"] >= 39)
     tight = [rule(f"t{i}", (f"p{i}",), lambda c, i=i: (c[f"p{i}"] == 0) | (i == 39) | (i == 7)) for i in range(40)]

@@ -15,5 +15,5 @@ exclude_patterns: list[str] = []
 html_theme = "furo"
 html_title = f"autosched {VERSION}"
 myst_heading_anchors = 4
-# Some links of pages refer to files of the repository that are not part of the site, so these warnings are disabled.
+# Some pages link to files of the repository that are not part of the site. Warnings about such links are disabled.
 suppress_warnings = ["myst.xref_missing", "misc.highlighting_failure"]

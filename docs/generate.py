@@ -34,7 +34,7 @@ from search_spaces.templates.parameter_names import SHARED
 FOLDER = Path(__file__).parent / "reference"
 MADE = "<!-- made by docs/generate.py -->\n"
 _OWN = {"--out", "--dtype"}  # options that only some operators have
-MOST_SHOWN = 8  # largest number of values of a parameter that the page lists
+MOST_SHOWN = 8  # maximum number of values that the page lists for one parameter
 # For each template that does not support an H200, the GPU whose space the page shows.
 CHIPS = {"tcgen05_matmul": "b200", "tcgen05_matmul_transposed": "b200", "tcgen05_matmul_padded": "b200"}
 # For each template, problems whose spaces together have all parameters of the template.

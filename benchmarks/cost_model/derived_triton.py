@@ -136,7 +136,11 @@ class Row:
 
 
 def compared(recorded: Recorded) -> Row | None:
-    """Compare the two kinds of counts for one problem; None if fewer than three configurations have both estimates."""
+    """Compare derived and hand-written counts for one problem.
+
+    Returns:
+        A row of the table; None if fewer than three configurations have a time predicted from derived counts.
+    """
     ours, hand, seconds = derived(recorded), predicted(recorded), np.array(recorded.seconds)
     known = np.isfinite(ours)
     ours, hand, seconds = ours[known], hand[known], seconds[known]
@@ -159,14 +163,14 @@ def page(by_device: Mapping[str, Sequence[Row]], command: str) -> str:
     lines = [
         "# Work counts from the emulator compared with hand-written work counts, for Triton matmuls",
         "The time model predicts times from counts of a kernel's work, such as instructions and memory accesses.",
-        "Does the model rank Triton configurations as well with counts from the emulator as with hand-written counts?",
+        "Are rankings of Triton configurations as accurate with counts from the emulator as with hand-written counts?",
         "",
         "- *Derived*: Triton compiles each configuration of torch's template for the recorded device.",
         "  The emulator executes some blocks of the compiled kernel at the problem's full sizes,",
         "  and the general time model (`cost_models/launch_time.py`) ranks the configurations.",
         "  `autosched tune --triton` ranks configurations by this method.",
         "  `autosched tune --moe` first selects some configurations by counts computed from sizes "
-        "([moe_winners.md](moe_winners.md)), and then ranks these configurations by the same method.",
+        "([moe_winners.md](moe_winners.md)), and then ranks these configurations by the method of `--triton`.",
         "- *By hand*: the matmul model, which uses hand-written counts.",
         "  This model was fitted to other files of the same recordings.",
         "- *First choice*: how much slower the model's first choice is than the fastest configuration.",

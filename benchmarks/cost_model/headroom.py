@@ -22,7 +22,7 @@ from measurements.trials.shipped import ShippedRecordings
 from search_spaces.hardware.devices import Device, device
 from search_spaces.operators.problem import Problem
 
-TIMED = 8  # for each problem, at most this many recorded schedules are used, one by one, as the present kernel
+TIMED = 8  # for each problem, at most this many recorded schedules serve as the present kernel, one at a time
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,10 @@ def comparable(recorded: Recorded) -> bool:
 
 
 def predicted(recorded: Recorded) -> FloatArray:
-    """Predict the time of each configuration in seconds, as recorded: between events before and after a launch."""
+    """Predict the time of each configuration in seconds.
+
+    Like a recorded time, a predicted time extends from an event before the launch to an event after the launch.
+    """
     return as_recorded(recorded.problem, recorded.device, [counts(recorded, c) for c in recorded.configs])
 
 

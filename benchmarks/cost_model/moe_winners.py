@@ -1,11 +1,11 @@
-"""Compute where the time model ranks the MoE configurations that were fastest on GPUs, in their tuner's space.
+"""Compute the time model's ranks of the MoE configurations that were the fastest on GPUs.
 
 ``python -m benchmarks.cost_model.moe_winners VLLM SGLANG --out PAGE`` takes the folders of configurations of an
 installed vLLM and SGLang, whose tuners have the same space. Files that are only for the second matmul (``_down``) are
-skipped. Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of valid
-configurations that the model ranks before it. The first choice has the percentile 0, and random ranking gives 50 on
-average. The files lack the hidden size and top-k. If a public model with the same number of experts and intermediate
-size is known, its hidden size and top-k are used, else 4096 and 8.
+skipped. Each entry of a file was the fastest of up to 1,920 configurations. An entry's percentile is the share of the
+space's valid configurations that the model ranks before it. The first choice has the percentile 0, and random ranking
+gives 50 on average. The files lack the hidden size and top-k. If a public model with the same number of experts and
+intermediate size is known, its hidden size and top-k are used, else 4096 and 8.
 """
 
 from __future__ import annotations
@@ -127,11 +127,13 @@ def why_weak(by_package: Mapping[str, Winners]) -> list[str]:
                 continue
             narrow, wide = [w for w in ws if w.narrow], [w for w in ws if not w.narrow]
             parts = [
-                f"{_median(p):.1f} for {len(p)} {group}" for p, group in ((narrow, "narrow"), (wide, "others")) if p
+                f"{_median(p):.1f} for {len(p)} with {group} tiles"
+                for p, group in ((narrow, "narrow"), (wide, "wider"))
+                if p
             ]
             slowdown = statistics.median(w.slowdown for w in ws)
             lines.append(
-                f"- {package}, {row}, {kind}: percentile {', '.join(parts)}; {slowdown:.1%} behind the first choice."
+                f"- {package}, {row}, {kind}: percentile {', '.join(parts)}; behind the first choice: {slowdown:.1%}."
             )
     return lines
 
@@ -168,7 +170,7 @@ def page(vllm: Path, sglang: Path) -> str:
         "",
         *table(*of_sglang),
         f"## Groups with a median percentile above {GOAL:.0f}",
-        "*Narrow* winners have tiles of at most 32 columns.",
+        "*Narrow* tiles have at most 32 columns.",
         "",
         "- **L40S and L20**: layers with few rows are bound by DRAM, and most configurations take about the same time.",
         "  So if a winner's estimate is a few percent too long, the model ranks half of the space before this winner.",
@@ -182,8 +184,8 @@ def page(vllm: Path, sglang: Path) -> str:
         "rejected.",
         "",
         "A group consists of the winners of one package, GPU and type.",
-        "For each group, the list shows the median percentile of narrow winners and of other winners.",
-        "It also shows the numbers of these winners, and the median that is called *behind the first choice* above:",
+        "For each group, the list shows median percentiles and numbers of winners with narrow and with wider tiles.",
+        "The last figure is the median *behind the first choice* of all winners of the group:",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

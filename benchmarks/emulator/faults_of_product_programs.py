@@ -136,7 +136,7 @@ OF_PRODUCT_PROGRAMS: tuple[Fault, ...] = (
           'p.full((bm, 1), n, "i32")', 'p.full((bm, 1), n + 1, "i32")', device="a100"),
     Fault("gradients are also stored for rows after the last row of x", "bounds", "linear_cross_entropy_dlogits", DLOGITS, {"store_1": "turned"}, CUDA,
           r"(tile::store<autosched::bf16, \d+>\([^;]*?), place\d+ \+ [^;&]+ < \d+ && ", r"\1, ", device="a100"),
-    Fault("gradients are also stored for columns after the last row of w", "bounds", "linear_cross_entropy_dlogits", DLOGITS, {"store_1": "turned"}, CUDA,
+    Fault("gradients are also stored in columns that correspond to no row of w", "bounds", "linear_cross_entropy_dlogits", DLOGITS, {"store_1": "turned"}, CUDA,
           r"(tile::store<autosched::bf16, \d+>\([^;]*?) && place\d+ \+ [^;&]+ < \d+\)", r"\1)", device="a100"),
     Fault("rows and columns of the grid over the logits are exchanged", "indices", "linear_cross_entropy_dlogits", DLOGITS, {"raster": ("grouped_2", "grouped_4")}, CUDA,
           GRID, r"raster<\1, \3, \2>", device="a100"),

@@ -95,7 +95,7 @@ OF_ROW_PROGRAMS: tuple[Fault, ...] = (
           r"\b(\w+\[\w+\]) = tile::minimum\(\1, part\[1\]\);", "", device="a100"),
     Fault("a reduction step is missing: lanes choose different experts", "values", "router_topk", ROUTER, {"lanes_1": (4, 8)}, CUDA,
           exchange("minimum", 2), "", device="a100"),
-    Fault("experts are also stored for tokens after the last token", "bounds", "router_topk", RouterTopK(tokens=1001, experts=128, top=8), {"bm": (4, 8)}, CUDA,
+    Fault("experts are also stored at positions past the last token", "bounds", "router_topk", RouterTopK(tokens=1001, experts=128, top=8), {"bm": (4, 8)}, CUDA,
           r"(tile::store<int, 1>\([^;]*) && place\d+ \+ [^;&]* < \d+\)", r"\1)", device="a100"),
     Fault("experts after number 256 are never chosen", "sizes", "router_topk", RouterTopK(tokens=1000, experts=384, top=8), {}, PROGRAM,
           "NONE = 2**31 - 1", "NONE = 256", device="a100"),

@@ -1,4 +1,4 @@
-"""Correct kernels with which mutants are verified.
+"""Correct kernels to which mutations are applied.
 
 These are the golden cases, and schedules of wgmma_matmul and matmul for code paths that the golden cases do not reach.
 """
@@ -140,7 +140,7 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),
-    # a curve that consists of pieces of four rows of tiles
+    # a curve that consists of several pieces, each of which covers four rows of tiles
     "hilbert_even": (Matmul(500, 157, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_high": (Matmul(860, 41, 72, a="f16", order_b="col"), _CURVE),
     "fragments": (
@@ -168,8 +168,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         {**_ALONE, "copy_b": "cp.async", "swizzle_b": 64},
     ),
     "one_column": (Matmul(67, 1, 136, a="f16", order_b="col"), {**_ALONE, "tile_n": 8}),
-    # Sums in f16, two per register: stored through boxes in several parts, for few columns, with stream-K, and with
-    # operand ``a`` read from registers.
+    # Sums in f16, two per register. The cases are: boxes that are stored in several parts, few columns with stream-K,
+    # and operand ``a`` read from registers.
     "f16_sums_boxes": (
         Matmul(140, 136, 200, a="f16", acc="f16", order_b="col", epilogue="bias+gelu"),
         {**_ALONE, "tile_n": 96, "store_buffers": 1},
@@ -298,8 +298,8 @@ _OF_GOLDEN: dict[str, tuple[str, str, Problem, Changes]] = {
         Matmul(80, 96, 260, a="f32", batch=3, order_b="col"),
         {"batch_mapping": "outer"},
     ),
-    # Two cases of matvec: one has an element after the last full step along k, the other has only full steps. In the
-    # case of reduce, rows are shorter than a vector, and each thread reduces one row.
+    # Two cases of matvec: one has an element after the last full step along k, the other has only full steps. One
+    # case of reduce: rows are shorter than a vector, and each thread reduces one row.
     "matvec_one_more": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=65, x="f16"), {}),
     "matvec_whole": ("matvec_f16_odd", "h200", Matvec(m=1, n=9, k=128, x="f16"), {}),
     "reduce_argmax_short": (

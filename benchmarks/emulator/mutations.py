@@ -61,8 +61,8 @@ WGMMA = (
 TIME_LIMIT = 8.0
 SLOWER = 10.0
 FULL = "full verification: "  # prefix of messages from full verifications
-MOST_CASES = 24  # maximum number of cases with which a header's mutant is verified; it survives if no case reports it
-FULL_CASES = 2  # number of smallest cases that are verified in full if all quick verifications pass
+MOST_CASES = 24  # maximum number of cases with which a header's mutant is verified; if no case reports it, it survives
+FULL_CASES = 2  # if all quick verifications pass, this many of the smallest cases are also verified in full
 
 
 def right_ptx(case: Case) -> PtxOutput:
@@ -152,7 +152,7 @@ def alternate(groups: Iterable[Iterable[Mutant]]) -> Iterator[Mutant]:
 
 
 def drawn_ptx_mutants(cases: Sequence[Case], seed: int) -> Iterator[Mutant]:
-    """Yield all mutants of the PTX of ``cases``, alternating between cases, in random order.
+    """Yield all mutants of the PTX of ``cases`` in random order, one from each case in turn.
 
     A case is compiled only when its first mutant is needed.
     """
@@ -241,7 +241,10 @@ def run(mutant: Mutant, cases: Iterable[Case]) -> Outcome:
 
 
 def _opcode(text: str, mutant: Mutant) -> str:
-    """Return the opcode of the ``asm`` statement that a mutant edits. It affects only kernels with this opcode."""
+    """Return the opcode of the ``asm`` statement that a mutant edits, or "" if it edits no ``asm`` statement.
+
+    The mutant affects only kernels that contain this opcode.
+    """
     for asm in asm_of(text):
         if asm.start <= mutant.start < asm.end:
             return asm.opcode
@@ -255,7 +258,7 @@ def _columns(text: str, mutant: Mutant) -> int:
 
 
 def _judged(last: Run) -> tuple[str, str]:
-    """Return the result of a mutant and a message, according to the last run of the mutant's verification."""
+    """Return a mutant's result and a message that explains it, from the last run of the mutant's verification."""
     if last.status in ("compile_error", "unsupported"):
         return "refused", last.reason[:200]
     if last.status != "ok":

@@ -11,7 +11,7 @@ hide a difference, such as a comparison or a selection, is executed with the val
 results are compared. At other instructions, such as loads and stores, the operands are compared with their copies.
 - Does any lane need the result of a shuffle with a wrong partner lane?
 
-If the instruction depends on the inputs, the answers hold for the inputs of the verification.
+If the instruction depends on the inputs, the answers hold only for the inputs that the verification used.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ Passes = Callable[[str], bool]  # a function that verifies a PTX text, and retur
 _PARTS = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)\s*(?P<operands>[^;]*);")
 _REGISTER = re.compile(r"%[a-z]+\d*\b")
 _TYPES = {"%p": "pred", "%rs": "b16", "%r": "b32", "%rd": "b64", "%f": "b32", "%fd": "b64"}
-# A register that depends on the mutated instruction has a copy, which is its value in the mutated program. Treatment of
-# instructions that read such a register:
+# Each register that depends on the mutated instruction has a copy, which holds the register's value in the mutated
+# program. Treatment of instructions that read such a register:
 # - _KEEP: a different operand usually gives a different result, so the result gets a copy, computed from the copies.
 # - _DROP: the instruction is executed with the registers and with their copies, and the results are compared.
 # - Other opcodes, such as stores: the registers are compared with their copies.
@@ -100,7 +100,7 @@ def _undefined(text: str, mutant: Mutant) -> str:
 def _without_partners(text: str, mutant: Mutant) -> str:
     """Return the correct program, but with undefined results in lanes whose shuffle partner differs in the mutant.
 
-    This supports only ``shfl.bfly`` that becomes ``shfl.down``. For other mutants, return "".
+    Only mutants that replace ``shfl.bfly`` by ``shfl.down`` are supported. For other mutants, return "".
     """
     match = _PARTS.fullmatch(mutant.old)
     if match is None or ".bfly." not in mutant.old or ".down." not in mutant.new:

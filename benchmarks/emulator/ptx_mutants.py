@@ -73,7 +73,7 @@ _SPLIT = re.compile(r"(?P<guard>@!?%\w+\s+)?(?P<opcode>[a-z][\w.:]*)(?P<operands
 
 @dataclass(frozen=True)
 class Edit:
-    """An edited instruction, ``new`` ("" if removed), and the ``kind`` of the fault."""
+    """An edit of an instruction: ``new`` is its new text ("" if it is removed), and ``kind`` the kind of the fault."""
 
     kind: str
     new: str

@@ -1,4 +1,4 @@
-"""Verify sampled schedules of operators with tile programs, and schedules for GPUs that are not available for tests.
+"""Verify sampled schedules: of operators that have tile programs, and for GPUs that are not available for tests.
 
 The schedules for such GPUs use tensor memory, block scales, sm_75, or TMA with stream-K.
 

@@ -3,8 +3,9 @@
     python -m benchmarks.emulator.unseen_faults [--only TEXT ...] [--depth quick full] [--log FILE] [--check]
 
 ``benchmarks/results/unseen_faults.md`` describes how the faults were chosen. Each fault makes a kernel wrong, racy or
-impossible to launch. Each faulty schedule is verified as by ``autosched verify``: quickly, as candidates are, and in
-full, as winners are. ``--check`` only checks that each edit applies and that the edited kernel compiles.
+impossible to launch. Each faulty schedule is verified in the same way as by ``autosched verify``, at two depths: quick
+(used for candidates) and full (used for winners). ``--check`` only checks that each edit applies and that the edited
+kernel compiles.
 """
 
 # ruff: noqa: E501 - an edit is a line of a table
@@ -129,7 +130,7 @@ FIRST: tuple[Fault, ...] = (
           Matmul(8192, 2048, 512, a="e4m3", scale="row_column"), {}, "common/finish.cuh",
           "return number(scale_a + row);", "return number(scale_a + (row < 6144 ? row : row - 128));", device="rtx4090"),
     # Products by wgmma
-    Fault("row scales are read after the last row", "bounds", "wgmma_matmul",
+    Fault("row scales are read past the last row", "bounds", "wgmma_matmul",
           Matmul(4000, 4096, 4096, a="e4m3", scale="row_column"), {"store_buffers": 0}, WGMMA,
           "ends.of_row(!partial_m || row < last ? row : last);", "ends.of_row(row);"),
     Fault("block scales repeat after 16 k-tiles", "scales", "wgmma_matmul", Matmul(4096, 4096, 7168, a="e4m3", scale="block"),

@@ -72,7 +72,8 @@ The search, both nodes, Ray's actors and the worker processes share the cores an
 {rows}
 
 After one node is killed midway, four of the eight GPUs remain.
-Averaged over the whole run and all eight GPUs, *busy* is then at most 50% to 75%, depending on when the node is killed.
+Averaged over the whole run and all eight GPUs, *busy* then cannot exceed a limit between 50% and 75%.
+The limit depends on when the node is killed.
 Ray takes some seconds to detect the loss of a node. No measurement is wrong or lost.
 """
 
@@ -88,7 +89,7 @@ def _first() -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--jobs", type=int, default=1600, help="measurements per run (default: as many as eight GPUs make in 10 s)"
+        "--jobs", type=int, default=1600, help="measurements per run (default: the number that eight GPUs make in 10 s)"
     )
     parser.add_argument("--rounds", type=int, default=1, help="repetitions of the run in which no node is killed")
     parser.add_argument("--out", type=Path, help="file for the page (default: print it)")

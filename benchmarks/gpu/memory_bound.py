@@ -3,9 +3,9 @@
     python -m benchmarks.gpu.memory_bound [--device h200] [--samples 1000] > table.md
 
 Nothing is measured. In each space, a local search by the time model starts from the best of ``--samples`` random
-schedules. The best schedules are compiled. The table shows the best of these, estimated with the compiled registers and
-spills. Columns are the estimated time, and the bytes in flight per SM. At least ``WANTED`` bytes in flight keep an
-H200's memory busy.
+schedules. The best schedules are compiled, and their times are estimated again with the registers and spills of the
+compiled kernels. The table shows the best schedule. Columns are the estimated time, and the bytes in flight per SM. At
+least ``WANTED`` bytes in flight keep an H200's memory busy.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def estimated(problem: Problem, on: Device, samples: int, pool: CompilePool) -> 
         a = analyse([work], on, registers=[used.registers], spill_bytes=[spilled])
         estimates.append(Estimated(float(a.seconds[0]), float(a.in_flight[0]), used.registers))
     if not estimates:
-        raise ValueError(f"no schedule compiles among the model's first choices for {problem}")
+        raise ValueError(f"none of the model's first choices for {problem} compiles")
     return min(estimates, key=lambda e: e.seconds)
 
 

@@ -185,7 +185,7 @@ def _round_trip(times: Mapping[str, float], device: Device) -> float:
     trip = _fitted(times[BASE], times["store_buffers 1"], device)[0]
     if trip > 0.99 * LONGEST_TRIP:  # the schedule with one buffer is slow for another reason
         raise NotKnown(
-            f"even a round trip of {LONGEST_TRIP:.0f} cycles is too short to explain the time with one store buffer"
+            f"with one store buffer, the schedule takes longer than a round trip of {LONGEST_TRIP:.0f} cycles explains"
         )
     return trip
 

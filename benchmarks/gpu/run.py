@@ -87,8 +87,8 @@ REPORT_SECONDS = 5.0  # time in which interrupted tests can report the results s
 # Share of a shape's time for final comparisons. One half of it compares the finalists, and the other half compares the
 # winner with libraries.
 FINAL_SHARE = 0.25
-# Entrants, in addition to the library, that are compared with matmuls. A copy is not timed, because its time is a poor
-# bound for a matmul.
+# Entrants with which autosched's matmuls are compared, in addition to the library. A copy is not timed, because its
+# time is a poor bound for a matmul.
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
 OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2

@@ -21,7 +21,7 @@ _SPACING = 1 << 30  # distance between the addresses of two arrays, in bytes
 
 
 def launch(grid: Any, block: Any, parameters: Any, shared_mem: int = 0) -> None:
-    """Replace the driver's function that launches a kernel, and return immediately."""
+    """Do nothing, in place of the driver's function that launches a kernel."""
 
 
 class SimulatedDriver:

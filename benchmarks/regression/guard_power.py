@@ -121,7 +121,7 @@ class Noise:
         return Timing.of(of_entry), Timing.of(of_control)
 
     def unsettled(self, comparison: TimeComparison, driver: float = 0.0) -> bool:
-        """Return True if the times at tuning make ``comparison`` uncertain.
+        """Return True if changes since tuning may hide a slowdown, so that the result of ``comparison`` is uncertain.
 
         ``driver`` is the simulated slowdown by a new driver (0.05: 5%).
         """

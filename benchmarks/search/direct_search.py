@@ -114,7 +114,7 @@ def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
     lines = [
         f"# Direct search with the time model, compared with a search of {trials} trials",
         "Without a GPU, `tune` searches for schedules with short predicted times, and compiles only the best of them.",
-        f"This page compares its result with the best of {trials} compiled trials of the sampler.",
+        f"This page compares the result of this search with the best of {trials} compiled trials of the sampler.",
         "",
         f"`python -m benchmarks.search.direct_search`, {datetime.now(UTC):%Y-%m-%d}, on {os.cpu_count()} "
         f"shared {platform.machine()} cores without a GPU.",
@@ -131,7 +131,10 @@ def report(searches: Sequence[tuple[Case, Search, Search]], trials: int) -> str:
         spent = f"{direct.seconds:.1f} s | {sampled.seconds:.1f} s | {direct.compiled}"
         lines.append(f"| {case.name} | {case.device} | {times} | {spent} |")
     worse = sum(direct.best > sampled.best * 1.001 for _, direct, sampled in searches)
-    last = f"The direct search's best is over 0.1% slower than the trials' best in {worse} of {len(searches)} problems."
+    last = (
+        f"In {worse} of {len(searches)} problems, the best schedule of the direct search is over 0.1% slower than the "
+        "best schedule of the trials."
+    )
     return "\n".join([*lines, "", last, ""])
 
 

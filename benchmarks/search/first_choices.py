@@ -133,7 +133,9 @@ def _shown_tcgen05(schedule: Schedule) -> str:
     parts = [f"{prefix}tcgen05 {_tile(schedule)}", f"{schedule.integer('stages')} stages"]
     parts += [f"split {schedule.integer('split_k')}"] if schedule.integer("split_k") > 1 else []
     tiles, buffers = schedule.integer("tiles_per_block"), schedule.integer("store_buffers")
-    parts += [f"{tiles} tiles a block, {schedule.integer('sum_buffers')} in tensor memory"] if tiles > 1 else []
+    parts += (
+        [f"{tiles} tiles per block, {schedule.integer('sum_buffers')} at a time in tensor memory"] if tiles > 1 else []
+    )
     parts += ["stream-K"] if schedule.integer("stream_k") else []
     parts += ["launch control"] if schedule["tile_scheduler"] != "static" else []
     parts += [f"TMA store of {buffers} box{'es' if buffers > 1 else ''}"] if buffers else []

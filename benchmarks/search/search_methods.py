@@ -157,7 +157,11 @@ def _unpacked(file: str) -> tuple[str, dict[str, Any]]:
 
 
 def _restrictions(values: dict[str, list[Any]], recorded: set[tuple[Any, ...]]) -> list[str]:
-    """Return the restrictions that allow exactly the recorded configurations. Raises ValueError if there are none."""
+    """Return the restrictions that allow exactly the recorded configurations.
+
+    Raises:
+        ValueError: If no entry of RESTRICTIONS allows exactly these configurations.
+    """
     combinations = list(itertools.product(*values.values()))
     coded = {
         name: np.array([row[i] for row in combinations], dtype=np.int64)

@@ -4,8 +4,8 @@
 
 All clocks are simulated. The process that proposes schedules counts its steps, and advances the clock by a constant CPU
 time per step, as measured on quiet cores (SETUP, ESTIMATE, PROPOSAL). A run therefore gives the same result on any
-machine. This counted time does not show if the sampler becomes slower per proposal, so the measured CPU time is printed
-next to it. With ``--cpu-time``, the clock advances by the measured time instead. The GPU is
+machine. A slower sampler does not change this counted time, so the measured CPU time is printed next to it. With
+``--cpu-time``, the clock advances by the measured time instead. The GPU is
 ``benchmarks.gpu.virtual_gpu``, with launch delays, a varying clock, and a power limit that lowers the clock by a fifth.
 Trials are timed in pairs with the incumbent by the code that is used on a GPU (``measurements.runners.cuda.race``).
 Compilation of a new module takes COMPILE seconds of a core.
@@ -53,7 +53,7 @@ from search_spaces.search_task import SearchTask
 from search_spaces.spaces.schedule import Schedule
 
 PROBLEM = Matmul(4096, 4096, 4096, a="bf16")
-# Standard deviations of the true log seconds per structure, per value of a parameter, and per schedule.
+# Standard deviations of the logarithms of the true time's factors: per structure, per parameter value, per schedule.
 STRUCTURE, VALUE, OWN = 0.05, 0.01, 0.008
 # mean and standard deviation of the factor by which the power limit lowers the clock
 SUSTAINED, SUSTAINED_DEVIATION = 0.8, 0.015
@@ -347,7 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def known_best(task: SearchTask, truth: Truth, outcome: Outcome) -> float:
-    """Return the log seconds of the best schedule that this run, or searches with the true times, found."""
+    """Return the log seconds of the best schedule that was found by this run or by searches with the true times."""
     handed = Estimates(truth.estimates.features, truth.log_seconds, most=math.inf)
     known = [outcome.winner]
     for seed in range(SEARCHES):

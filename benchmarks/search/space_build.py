@@ -166,7 +166,8 @@ def compare(case: Case) -> str:
 def full_matmul() -> str:
     """Return a table row for the space of ``autosched tune matmul`` (all templates), which is too large to list.
 
-    The space is built only once, as in a run of ``tune``, because later builds in a process reuse evaluated layouts.
+    The space is built only once, because later builds in the same process reuse evaluated layouts. A run of ``tune``
+    also builds the space only once.
     """
     problem, target = Matmul(4096, 4096, 4096), device("h200")
     start = time.process_time()
@@ -193,7 +194,7 @@ def main() -> None:
         f"CPU times are medians of {REPEATS} builds in one process, in which autosched and Kernel Tuner alternate. "
         "Both find the same configurations.",
         "",
-        "- *Kernel Tuner* builds a list of all configurations with its default solver; restrictions are strings.",
+        "- *Kernel Tuner*: its default solver builds a list of all configurations. Restrictions are strings.",
         "- *build*: autosched counts the space and can then sample it.",
         "- *list*: autosched also lists every configuration, as one array per parameter.",
         "- *raw* is the number of combinations without restrictions, and *legal* the number that satisfies all "

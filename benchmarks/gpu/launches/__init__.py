@@ -1,4 +1,4 @@
 """Compare a GPU with the emulator.
 
-Launches without faults in the emulator's tests are recorded, run on the GPU, and compared.
+Fault-free launches of the emulator's tests are recorded and run on the GPU, and the results are compared.
 """

@@ -153,7 +153,7 @@ LANGUAGE: tuple[NextToTorch, ...] = (
     NextToTorch(CrossEntropy(**_LOSS), "cross_entropy", "cross_entropy"),
     NextToTorch(CrossEntropyBackward(**_LOSS), "cross_entropy_backward", "the gradient of cross_entropy"),
     NextToTorch(LinearCrossEntropy(**_LINEAR), "linear_cross_entropy",
-                "linear_cross_entropy, or before torch 2.13 a product and cross_entropy"),
+                "linear_cross_entropy (before torch 2.13: a matmul, then cross_entropy)"),
     NextToTorch(LinearCrossEntropyDlogits(**_LINEAR), "", "torch has no function that computes only these gradients"),
     NextToTorch(AttentionBackward(batch=1, heads=8, kv_heads=8, queries=1024, causal=1), "attention_backward",
                 "the gradient of scaled_dot_product_attention"),

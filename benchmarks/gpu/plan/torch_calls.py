@@ -40,7 +40,11 @@ def _several(make: Callable[[], tuple[Any, ...]]) -> list[tuple[Any, ...]]:
 
 
 def _gradients(forward: Callable[..., Any], arrays: list[tuple[Any, ...]], of: int) -> Prepared:
-    """Return a call that runs only the backward pass, which computes the gradients of the first ``of`` arrays."""
+    """Return a call that runs only the backward pass.
+
+    Each tuple in ``arrays`` is one copy of the inputs. The backward pass computes the gradients of the first ``of``
+    inputs.
+    """
     import torch
 
     held = []

@@ -33,8 +33,8 @@ DRAM: it grows with the bytes of a step that come from DRAM.
 
 An SM processes ``ceil(blocks / SMs)`` blocks, r at a time. The last group may have fewer than r blocks (wave
 quantisation and tail). Clusters whose size does not divide the number of SMs of a GPC leave SMs idle
-(``Device.running_sms``). A single block with fewer warps than an SM has schedulers leaves schedulers idle. If blocks
-have different amounts of work, the launch takes at least as long as the ``longest`` block.
+(``Device.running_sms``). If an SM runs a single block with fewer warps than the SM has schedulers, some schedulers are
+idle. If blocks have different amounts of work, the launch takes at least as long as the ``longest`` block.
 
 Every group of blocks also takes time to fill its pipelines and to store its tiles. Only the first group's fill is fully
 exposed. Further costs are added:
@@ -95,12 +95,12 @@ DRAM_LATENCY = 0.37e-6  # seconds of DRAM latency; pointer chases measure 0.3 us
 MISSED_BYTES = 1024.0
 DRAM_EFFICIENCY = 0.9  # a device copy on H200 moves 4.3 of 4.8 TB/s
 DRAM_SECONDS = 0.42e-6  # latency of an idle DRAM; 4.3 TB/s on an H200 need 13 KiB in flight on each SM
-RUN_BYTES = 8.0  # lost DRAM time per contiguous run, as the number of bytes transferred in this time: an assumption
+RUN_BYTES = 8.0  # DRAM time lost per contiguous run, in bytes that DRAM could transfer in this time: an assumption
 BARRIER = 20.0  # cycles that a block-wide barrier takes, in addition to one per warp of the block
 REFILL = 45.0  # cycles after a barrier until loads from shared memory have arrived and the arithmetic is busy again
 SPECIAL_RATE = 16.0  # results per SM and cycle, compute capability 7.0 to 12.1 (CUDA C++ Programming Guide)
 OVERLAP = 16.0  # number of instructions that a warp keeps in flight
-ASYNC_WARPS = 8  # number of warps whose arithmetic overlaps as well as the arithmetic of an asynchronous unit
+ASYNC_WARPS = 8  # an asynchronous unit overlaps its arithmetic with other work as well as this number of warps
 BLOCK_START = 620.0  # cycles to launch a block, set up its addresses and retire it
 # Additional cycles to start a cluster, whose blocks wait for each other at start and end. On an H100 (2026-11-27),
 # clusters of two add 1.0 us to a matmul of 1,024^3. All values from 300 to 2,000 rank the schedules of 21 problems
@@ -110,9 +110,9 @@ STORE_ROUND_TRIP = 500.0  # cycles until a TMA store has read its box from share
 # cycles in which neither of two alternating warpgroups multiplies; they occur twice per step. Published effect of
 # alternation: attention on 8,192 positions with head size 128 rises from 570 to 620-640 TFLOP/s (arXiv 2407.08608)
 ALTERNATION = 420.0
-# If first products are issued ahead, other instructions hide this fraction of the second products' time on an SM. On an
-# H100, this shortens attention on 8,448 positions with head size 128 from 4.02 to 3.54 ms (arXiv 2407.08608, ablation
-# of "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
+# If the first product of the next step is issued ahead, other instructions of an SM hide this fraction of the time of
+# the second products. On an H100, this shortens attention on 8,448 positions with head size 128 from 4.02 to 3.54 ms
+# (arXiv 2407.08608, ablation of "GEMM-softmax pipelining"); the second products take 1.18 ms at the peak rate
 HIDDEN = 0.41
 BOX_BARRIERS = 2  # barriers of a warpgroup per box: one before and one after the box is written
 # H100, 2026-11-27: a launch of a one-block kernel in a graph takes 1.18 us, of which the kernel itself takes 0.73 us
@@ -313,7 +313,7 @@ def _of_launches(
 
 @dataclass(frozen=True)
 class _BlockCycles:
-    """Cycles of one block on each pipe over all its steps, one array [n] each.
+    """Cycles that all steps of one block take on each pipe. Each field is an array [n].
 
     ``latency`` is the latency of a load, ``barriers`` the barrier cycles of one step, and ``overlapping`` the number of
     warps per scheduler whose work overlaps.
@@ -343,8 +343,8 @@ def _residency(
 ) -> tuple[IntArray, FloatArray]:
     """Compute the resident blocks per SM and the spilled bytes per thread.
 
-    Without ``registers``, the estimate of the counts is used, and registers above the limit of a launch count as
-    spilled.
+    Without ``registers``, the register estimate in the cost counts is used. Estimated registers above the limit of a
+    launch count as spilled.
     """
     spilled = np.zeros(len(w.blocks)) if spill_bytes is None else np.asarray(spill_bytes, dtype=np.float64)
     if not (np.isfinite(spilled) & (spilled >= 0)).all():
@@ -422,8 +422,8 @@ def _step_cycles(w: CostColumns, block: _BlockCycles, together: IntArray) -> Flo
     late = np.maximum((issued + arrival) / np.maximum(w.stages - 1, 1) - alone, 0.0)
     late = np.maximum(late, w.copying_cycles - alone)
     wait = np.where(w.stages == 1, arrival, late) + block.barriers
-    # raise z (``wait``) at least to the point where the balanced-job bound is smallest: for smaller z, the bound would
-    # fall as z grows
+    # raise z (``wait``) at least to the minimum of the balanced-job bound, because below this z the bound would fall as
+    # z grows
     wait = np.maximum(wait, busy * (np.sqrt(together - 1.0) - 1.0))
     queued = alone + wait + (together - 1) * busy * busy / np.maximum(busy + wait, 1.0)
     longest: FloatArray = np.maximum(together * busy, queued)

@@ -1,11 +1,11 @@
-"""Distances and covariances of schedules, as points with one coordinate per parameter, for the Gaussian process.
+"""Distances and covariances of schedules for the Gaussian process.
 
-Arrays have one column per schedule and one row per parameter. Coordinates of ordinal parameters are from 0 to 1;
-coordinates of categorical parameters are whole numbers. Two different values of a parameter have the distance ``min(|a
-- b|, 1) + STEP``. A missing value has the distance 1 + STEP to every other value. Therefore even neighbouring values
-have a distance of at least STEP, and all categories have the same distance. Every parameter has a length scale. The
-covariance is a Matern 5/2 function of the square root of the sum of all (distance / length scale)^2 (Rasmussen and
-Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
+A schedule is a point with one coordinate per parameter. Arrays have one column per schedule and one row per parameter.
+Coordinates of ordinal parameters are from 0 to 1; coordinates of categorical parameters are whole numbers. Two
+different values of a parameter have the distance ``min(|a - b|, 1) + STEP``. A missing value has the distance 1 + STEP
+to every other value. Therefore even neighbouring values have a distance of at least STEP, and all categories have the
+same distance. Every parameter has a length scale. The covariance is a Matern 5/2 function of the square root of the sum
+of all (distance / length scale)^2 (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def covariance(a: Columns, b: Columns, hyperparameters: Hyperparameters) -> Colu
 
 
 class Grid:
-    """Fixed points [d, m]. ``covariance`` computes their covariances fast if each parameter has few distinct values.
+    """A fixed set of points, [d, m]. ``covariance`` is fast for them if each parameter has few distinct values.
 
     The distances of a group of parameters are computed once for each combination of values that occurs in the points,
     and then looked up.

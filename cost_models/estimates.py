@@ -41,7 +41,7 @@ def estimate(problem: Problem, templates: TemplateSet, device: Device, schedules
     """
     try:
         return model_log_seconds(templates, problem, schedules, device)
-    except ValueError:  # at least one schedule does not fit: estimate them one by one
+    except ValueError:  # at least one schedule does not fit: estimate each half separately
         if len(schedules) == 1:
             return np.array([math.inf])
         half = len(schedules) // 2

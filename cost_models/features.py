@@ -288,8 +288,8 @@ def features(templates: TemplateSet, problem: Problem, schedules: Sequence[Sched
         A table with one row for each schedule.
 
     Raises:
-        ValueError: A schedule does not fit on the device, has other parameters than the problem's space, or has a
-            template that is missing in ``templates`` or without cost counts.
+        ValueError: A schedule does not fit on the device, or its parameters are not those of the problem's space. Also
+            raised if its template is not in ``templates`` or has no cost counts.
     """
     names: list[str] = []
     parts: list[Matrix] = []

@@ -37,8 +37,8 @@ class GaussianProcessSettings:
     """Priors of the hyperparameters, and settings of their fit.
 
     Attributes:
-        length, variance, noise: Normal prior of the logarithm of a length scale, the variance and the noise, each as
-            (mean, standard deviation).
+        length, variance, noise: Normal priors of three logarithms: of a length scale, of the variance and of the
+            noise. Each prior is (mean, standard deviation).
         offset: Prior variance of the mean; not fitted. Use a positive value if rows were not chosen at random, so that
             their mean differs from the mean of all schedules.
         starts: Number of optimiser runs, from the prior's mode and from random points. The best result is used.

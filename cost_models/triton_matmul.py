@@ -99,8 +99,8 @@ def counts(
         stages=config.stages,
         barriers_per_iteration=1 if config.stages > 1 and not together else 2,
         # The next load overwrites the tile that was multiplied last, so it must wait for this multiplication. With
-        # wgmma, one multiplication stays in flight across the barrier. One buffer is added for its tile, so the load
-        # waits only for the multiplication before it.
+        # wgmma, one multiplication stays in flight across the barrier. An additional buffer holds its tile, so the load
+        # waits only for the preceding multiplication.
         refills=not wgmma or together,
         loads_last=not own_buffers and config.stages > 1,
         run_bytes=CostCounts.run_bytes if own_buffers else _run_bytes(problem, chip, config),

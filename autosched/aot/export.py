@@ -163,7 +163,7 @@ def _launch_of(kernel: GeneratedKernel) -> Launch:
 def write(kernels: Sequence[ExportedKernel], folder: str | Path) -> list[Path]:
     """Write the export to ``folder``, replacing an earlier export. The same kernels give the same bytes.
 
-    Raises ValueError if there are no kernels, and OSError.
+    Raises ValueError if there are no kernels, and OSError if a file cannot be written.
     """
     if not kernels:
         raise ValueError("no kernel to export: tune a problem first")

@@ -61,7 +61,10 @@ def summary(name: str) -> str:
 
 
 def _docstring(node: ast.stmt, function: str) -> str | None:
-    """Return the docstring of ``function`` if ``node`` contains it, cut at the first field if it is an f-string."""
+    """Return the docstring of ``function`` if ``node`` defines or assigns it.
+
+    A docstring that is an f-string is cut at its first field.
+    """
     match node:
         case ast.FunctionDef(name=name) if name == function:
             return ast.get_docstring(node)

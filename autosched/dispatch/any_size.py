@@ -85,8 +85,8 @@ class KernelOfAnySize:
         """Launch the kernel, unless a size is 0.
 
         Raises:
-            ValueError: As ``of`` and ``LoadedKernel`` do. Also raised if a size is 0, an output has elements, and
-                ``out`` is omitted, because no launch would write the elements.
+            ValueError: For the same reasons as in ``of`` and ``LoadedKernel``. Also raised if ``out`` is omitted, a
+                size is 0 and an output has elements, because no launch would write the elements.
         """
         sizes = self._sizes_of(arrays, named)
         if 0 not in sizes.values():

@@ -51,7 +51,7 @@ class Database:
         self._lock = threading.Lock()
         self._opened: Store | None = None
         self._warned: set[str] = set()  # problems about which a warning was already issued
-        # for each problem, the best trial that was last found valid; it is not checked again
+        # for each problem, the trial that passed the last check of validity; it is not checked again
         self._checked: dict[Problem, Trial] = {}
         if path is not None and not ResolvedCache(path).known:
             self._open(path)
@@ -230,7 +230,7 @@ def _problem(problem: Problem | Program, sizes: Mapping[str, int]) -> Problem:
     """Return ``problem`` itself, or the problem that a tile program defines for ``sizes``.
 
     Raises:
-        ValueError: ``problem`` is neither, or the sizes do not fit it.
+        ValueError: ``problem`` is neither a problem nor a tile program, or the sizes do not fit it.
     """
     if isinstance(problem, Problem) and not sizes:
         return problem

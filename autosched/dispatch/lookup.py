@@ -2,7 +2,7 @@
 
 1. The database's best trial of exactly this problem and device, regardless of the model's prediction. If the vendor's
    library won the trial, the library is selected.
-2. Otherwise the recording of this problem and device that is part of autosched.
+2. Otherwise the recording of this problem and device, if autosched includes one.
 3. Otherwise the nearest trial by ``problem_distance`` whose schedule is valid for the requested problem. A schedule is
    skipped if the time model predicts that it is slower than ``default_choice``, unless the two problems differ only in
    dynamic sizes. If the library won the nearest trial, the library is selected. At most MOST_TRIED trials are

@@ -241,7 +241,7 @@ class _CaseRun:
                 seen.cheats.setdefault(Cheat.INPUT_RETURNED, f"the output is input {k} itself")
             elif not _same(a, b):
                 seen.cheats.setdefault(Cheat.INPUTS_CHANGED, f"the call changes the values of input {k}")
-        if compared.reason:  # also reported if launches have faults, although the status then names the faults
+        if compared.reason:  # reported even if launches have faults; the status then names the faults
             seen.add(SubmissionStatus.WRONG, compared.reason)
         self.is_right, self._inputs = not compared.reason, inputs
         self.output = _copied(output) if self.is_right and not seen.cheats else output
@@ -386,7 +386,10 @@ def _relative_error(output: Any, expected: _Expected, tolerance: float) -> tuple
 
 
 def _error_norm(output: torch.Tensor, expected: torch.Tensor, allowed: float, exact: bool) -> float:
-    """Return the norm of the error divided by the norm of the reference; infinite if an infinity or NaN is wrong."""
+    """Return the norm of the error divided by the norm of the reference.
+
+    The result is infinite if an output is wrongly finite, infinite or NaN.
+    """
     if output.is_complex() or expected.is_complex():
         output, expected = (torch.view_as_real(t.to(torch.complex128)) for t in (output, expected))
     finite = torch.isfinite(output.double()) & torch.isfinite(expected.double())

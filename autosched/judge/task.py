@@ -120,7 +120,7 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 def _load_task(path: Path, name: str) -> ModuleType:
-    """Import a task like ``load``. Also raises TaskError if the task raises an error or exits."""
+    """Import a task, as ``load`` does, but also raise TaskError if the task raises an error or exits."""
     if not path.is_file():
         raise TaskError(f"{path}: no such file")
     try:

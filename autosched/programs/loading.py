@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 22  # maximum size of a text file
 
 
 def load(location: str) -> Program | ProgramTemplate:
-    """Load a program like ``load_program``. Programs that add a kernel template to an operator are also accepted.
+    """Load a program, as ``load_program`` does. Also accept programs that add a kernel template to an operator.
 
     Raises:
         ProgramError: As ``load_program`` does.

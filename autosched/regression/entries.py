@@ -26,7 +26,7 @@ from search_spaces.operators.problem import Problem
 # failures of this machine (HostFailure, MemoryError) end the check.
 ENTRY_ERRORS = (ValueError, ProblemTooLarge)
 LIBRARY_WON = "the vendor's library was the fastest when the entry was tuned, so there is no kernel to check"
-RIVALS = 3  # number of next fastest schedules whose predicted ranks are also checked
+RIVALS = 3  # number of schedules, the fastest after the entry's own, whose predicted ranks are also checked
 
 
 @dataclass(frozen=True)

@@ -81,9 +81,10 @@ def until_decided(
 
 
 def flagged(comparisons: Mapping[int, TimeComparison]) -> list[int]:
-    """Return the entries to time again in a second process: those that are significantly slower, with reliable times.
+    """Return the entries to time again in a second process.
 
-    ``comparisons`` has the comparisons of all entries.
+    These entries are significantly slower, and their times are reliable. ``comparisons`` has the comparisons of all
+    entries.
     """
     positions = list(comparisons)
     discovered = dict(zip(positions, discoveries([comparisons[i].p for i in positions]), strict=True))

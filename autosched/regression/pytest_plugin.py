@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--autosched-format",
         metavar="NAME",
-        help="project that reads these files, if it is not recognised: vllm, sglang",
+        help="project that reads these files (vllm or sglang), needed only if it is not recognised",
     )
     group.addoption("--autosched-device", metavar="D", help="only files of this device, such as h100")
     group.addoption(
@@ -291,7 +291,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Start the emulation before any conftest.py is imported, because it may query the GPU and skip tests."""
+    """Start the emulation before a conftest.py is imported, because a conftest.py may query the GPU and skip tests."""
     if early_config.known_args_namespace.autosched_triton:
         _emulate_triton(early_config, early_config.known_args_namespace)
 

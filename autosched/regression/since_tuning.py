@@ -94,7 +94,7 @@ def since(then: AtTuning, ratio: Ratio, control: Ratio, control_seconds: float, 
     reasons = []
     slower = low > allowed
     if slower or high < 1 / allowed:
-        reasons.append(f"relative to the {name}, the entry takes {change:.3f}x the time that it took at tuning")
+        reasons.append(f"relative to the {name}, the entry takes {change:.3f}x as long as at tuning")
     moved = max(alone, 1 / alone) > (1 + ALONE) * math.exp(error)
     if moved:
         reasons.append(f"the {name} itself takes {alone:.3f}x as long as at tuning: clock, driver or version changed")

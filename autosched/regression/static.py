@@ -89,7 +89,7 @@ def _orders_of_families(entries: Sequence[CheckedEntry]) -> dict[tuple[str, str]
 
 
 def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
-    """Return the finding on one entry, which is uncertain if the entry cannot be checked."""
+    """Return the finding on one entry. The finding is uncertain if the entry cannot be checked."""
     began = time.monotonic()
     try:
         finding = _found(entry, pool, options)
@@ -212,12 +212,12 @@ def _better(program: Compiled, then: Resources) -> bool:
 
 
 def _reordered(entry: CheckedEntry, program: Compiled, recorded: Resources, pool: CompilePool) -> list[str]:
-    """Return lines about a longer predicted time, and about rivals that are now predicted to be faster than the entry.
+    """Report whether the entry's estimated time has grown, and which rivals are now predicted to be faster.
 
-    If the recorded time is an estimate, it is used as the time at tuning. Otherwise the model predicts the time at
-    tuning from the recorded resources. If one of the estimates is based on instruction counts of another version of the
-    emulator, all times are predicted from resources. Differences within the entry's limit do not count as a change of
-    rank.
+    The result has one line for each such change. If the recorded time is an estimate, it is used as the time at tuning.
+    Otherwise the model predicts the time at tuning from the recorded resources. If one of the estimates is based on
+    instruction counts of another version of the emulator, all times are predicted from resources. Differences within
+    the entry's limit do not count as a change of rank.
     """
     names = {trial.schedule.template for trial in (entry.trial, *entry.rivals)}
     try:

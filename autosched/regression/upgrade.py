@@ -135,7 +135,7 @@ def _slower(entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial) ->
 def _overtaken(
     entry: CheckedEntry, before: CompiledTrial, after: CompiledTrial, installed: CompilePool, other_pool: CompilePool
 ) -> Iterator[str]:
-    """Yield a line about rivals with a lower estimated time than the entry with the other compiler only."""
+    """Yield a line about rivals that are estimated to be faster than the entry only with the other compiler."""
     if before.seconds is None or after.seconds is None:
         return
     ahead: list[Trial] = []
@@ -151,8 +151,8 @@ def _overtaken(
     if ahead:
         named = ", ".join(f"trial {rival.id}" for rival in ahead)
         yield (
-            f"estimated rank among {1 + len(entry.rivals)} trials: the entry is slower than {named} with the other "
-            "compiler, but not with the installed one"
+            f"estimated rank among {1 + len(entry.rivals)} trials: with the other compiler, the entry is slower than "
+            f"{named}; with the installed compiler, it is not"
         )
 
 

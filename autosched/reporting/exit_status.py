@@ -46,7 +46,7 @@ ANSWERS = {
     ),
     "verify of CUDA, PTX or a binary": (
         "no fault was found, and --expect holds",
-        "a fault was found (or, with --fail-on note, a note), or --expect does not hold",
+        "a fault was found, --expect does not hold, or a note was found and --fail-on note is set",
         "the code is invalid or does not compile, or the launch could not be emulated to its end",
     ),
     "verify of a Python script": (
@@ -54,7 +54,7 @@ ANSWERS = {
         "a fault was found, the script failed, or it was stopped at --time-limit",
         "the script launched no Triton kernel, or a launch could not be emulated to its end",
     ),
-    "verify or run of an executable": (
+    "verify of an executable, or run": (
         "the executable launched a kernel, no fault was found, and the executable's exit status is 0",
         "a fault was found, or the executable fails",
         "the executable launched no kernel, or uses a feature that is not emulated",
@@ -85,7 +85,11 @@ ANSWERS = {
 
 
 def combined(statuses: Iterable[int]) -> ExitStatus:
-    """Return the first of the statuses stopped, failed and inconclusive that any of several runs has; otherwise ok."""
+    """Return the combined status of several runs.
+
+    It is the first of the statuses stopped, failed and inconclusive that any run has. If no run has one of these, it is
+    ok.
+    """
     distinct = set(statuses)
     return next((s for s in (ExitStatus.STOPPED, ExitStatus.NO, ExitStatus.NO_ANSWER) if s in distinct), ExitStatus.OK)
 

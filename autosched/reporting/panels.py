@@ -217,7 +217,7 @@ def _font(cells: Sequence[Cell], column_points: float, row_points: float) -> tup
 
 
 def _ticks(size: int) -> list[int]:
-    """Return about eight ticks, at multiples of a power of two like most tile sizes."""
+    """Return about eight ticks. Like most tile sizes, they are multiples of a power of two."""
     step = max(1, 2 ** math.ceil(math.log2(max(1, size / 8))))
     return list(range(0, size + 1, step))
 

@@ -57,7 +57,11 @@ def draw_program(problem: ProgramProblem, schedule: Schedule, folder: str | Path
 
 
 def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
-    """Return two panels: the tile by warp, and the first rows and columns of the tile by thread."""
+    """Return two panels that show the owners of the tile's elements.
+
+    The first panel shows the warp of each element. The second shows the thread of each element in the first rows and
+    columns.
+    """
     rows, columns = distribution.shape
     elements = distribution.elements(warps)  # element in each register, of shape (threads, registers)
     first = np.full(rows * columns, -1, dtype=np.int64)
@@ -99,6 +103,9 @@ def _blocks(numbers: IntArray) -> list[tuple[int, int, int, int, int]]:
 
 
 def _step(numbers: IntArray, dimension: int) -> int:
-    """Return the largest block size along ``dimension`` that divides the extent and gives blocks of equal elements."""
+    """Return the largest block size along ``dimension`` at which no number changes within a block.
+
+    The block size divides the extent of ``dimension``.
+    """
     changes = np.flatnonzero((np.diff(numbers, axis=dimension) != 0).any(axis=1 - dimension)) + 1
     return math.gcd(numbers.shape[dimension], *changes.tolist())

@@ -97,7 +97,7 @@ class Sampler(ABC):
         """
 
     def prepare(self) -> None:  # noqa: B027 - most samplers have nothing to prepare
-        """Do work that does not depend on results while trials are in flight. Proposals do not change."""
+        """While trials are in flight, do work that does not depend on their results. This does not change proposals."""
 
     @property
     def expected_gain(self) -> float:

@@ -172,9 +172,9 @@ def patch(database: Source | None, device: str | None = None, *, exact: bool = T
     """Redirect calls of mm, matmul, linear, softmax, rms_norm and layer_norm within a block to tuned kernels.
 
     Use it as ``with patch(...) as calls:``. Torch still computes all other calls; they are counted, with the reason why
-    they were not redirected. A redirected call on CPU tensors computes the operator's formula, or is emulated within
-    ``emulated``. Calls in code that ``torch.compile`` traces are not redirected: use the functions of
-    ``autosched.torch`` in such code.
+    they were not redirected. A redirected call on CPU tensors computes the operator's formula. In a block of
+    ``emulated``, its kernel is emulated instead. Calls in code that ``torch.compile`` traces are not redirected: use
+    the functions of ``autosched.torch`` in such code.
 
     Args:
         database: Database of tuned kernels. If None, no call is redirected. Use None to record calls with

@@ -24,7 +24,7 @@ class ProgramPart:
 
     @property
     def seconds(self) -> float:
-        """Current time of all launches of the problem, in seconds."""
+        """Total time of all launches of the problem at present, in seconds."""
         return self.count * self.headroom.seconds
 
     @property
@@ -93,7 +93,7 @@ class ProgramWorth:
 
 
 def program_worth(parts: Sequence[ProgramPart], program_seconds: float | None = None) -> ProgramWorth:
-    """Compute the expected saving of a program from the headroom of the program's problems.
+    """Compute how much time tuning is expected to save in a program, from the headroom of its problems.
 
     Args:
         parts: The program's problems with their numbers of launches; at least one.

@@ -129,7 +129,7 @@ class BoostedModel:
         if not abs(self.level) <= _MOST_LOG:
             raise ModelMismatch("the model's level is not a number")
         if self.corrects is not None and self.corrects not in self.names:
-            raise ModelMismatch(f"the model corrects {self.corrects}, which is not one of its features")
+            raise ModelMismatch(f"the model corrects {self.corrects}, but has no such feature")
 
     @classmethod
     def fit(

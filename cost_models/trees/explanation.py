@@ -13,9 +13,7 @@ from cost_models.trees.evaluation import rank_correlation
 from cost_models.trees.trained_model import OperatorModel
 from cost_models.trees.training import table
 
-_CLEAR = (
-    0.5  # minimum rank correlation of a feature with its effect, to state that larger values are "slower" or "faster"
-)
+_CLEAR = 0.5  # minimum rank correlation between a feature and its effect to call larger values "slower" or "faster"
 
 
 @dataclass(frozen=True)

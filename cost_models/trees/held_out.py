@@ -104,9 +104,9 @@ def cross_validated(
 
     Returns:
         The figures and the model's noise. The figures of a split are those of each of its parts, followed by those of
-        the whole split. The noise is the standard deviation of the error of log time that the spread of the members
-        does not explain. It is computed from the split ``problems``, or from ``schedules`` if there are too few
-        problems.
+        the whole split. The spread of the members explains a part of the error of log time. The noise is the standard
+        deviation of the remaining part. It is computed from the split ``problems``, or from ``schedules`` if there are
+        too few problems.
     """
     figures: list[HeldOut] = []
     noise = 0.0

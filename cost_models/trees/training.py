@@ -13,7 +13,7 @@ from cost_models.trees.held_out import HeldOut, Rows, cross_validated
 from cost_models.trees.observations import Observations, merged, shape_family
 from cost_models.trees.trained_model import CORRECTED, OperatorModel
 
-FEWEST = 10  # minimum number of times per operator
+FEWEST = 10  # minimum number of recorded times per operator
 TRAINING = BoostedTreeSettings(rounds=300, members=3)
 
 
@@ -51,7 +51,7 @@ def _by_operator(
     for one in merged(observations):
         by_operator.setdefault(one.problem.operator, []).append(one)
     if not by_operator:
-        raise ValueError("no trials to train on: give at least one time")
+        raise ValueError("no trials to train on: give at least one trial with a time")
     return tuple(_operator_model(name, by_operator[name], settings, judged) for name in sorted(by_operator))
 
 

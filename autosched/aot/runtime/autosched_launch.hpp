@@ -78,7 +78,8 @@ struct Text {
   const char *name, *value;
   bool is_default;
 };
-// A number that is passed by value. Callers may set it, unless the name is "": then it is computed from the sizes.
+// A number that is passed by value. Callers may set it if it has a name. If the name is "", it is computed from the
+// sizes.
 struct Scalar {
   const char* name;
   bool whole;  // type: int32 if true, else float

@@ -102,7 +102,9 @@ class Thresholds:
     ] = 0.01
     floor: Annotated[
         float,
-        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore time differences below this, in us."),
+        typer.Option(
+            "--floor", parser=real_number, metavar="US", help="Ignore time differences of fewer microseconds than this."
+        ),
     ] = 0.5
 
 
@@ -115,7 +117,7 @@ class StaticCheck:
         typer.Option(
             "--with-python",
             metavar="PYTHON",
-            help="Static check and check of DIR: compare with kernels compiled in this Python's environment.",
+            help="Static check, or check of DIR: compare with kernels that are compiled in this Python's environment.",
         ),
     ] = None
     growth: Annotated[
@@ -144,7 +146,7 @@ class TimedCheck:
         typer.Option(
             "--baseline",
             metavar="PYTHON",
-            help="Timed check: compare with kernels that this Python's autosched and compiler produce.",
+            help="Timed check: compare with kernels of the autosched and the compiler in this Python's environment.",
         ),
     ] = None
     baseline_kernel: Annotated[
@@ -152,7 +154,7 @@ class TimedCheck:
         typer.Option(
             "--baseline-kernel",
             metavar="FILE",
-            help="Timed check: kernel file that the Python of --baseline loads instead of the file of --kernel.",
+            help="Timed check: kernel file that replaces the file of --kernel in the environment of --baseline.",
         ),
     ] = None
     rounds: Annotated[

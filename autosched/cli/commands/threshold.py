@@ -44,7 +44,9 @@ def threshold(
     ] = None,
     floor: Annotated[
         float | None,
-        typer.Option("--floor", parser=real_number, metavar="US", help="Ignore time differences below this, in us."),
+        typer.Option(
+            "--floor", parser=real_number, metavar="US", help="Ignore time differences of fewer microseconds than this."
+        ),
     ] = None,
     note: Annotated[
         str | None, typer.Option("--note", metavar="TEXT", help="Text that explains the thresholds.")

@@ -101,7 +101,7 @@ def train(
     if out is None:
         raise InputError("train needs --out: autosched train --db best.db --out model.json")
     if not (db or recording or update):
-        raise InputError("train needs times to learn from: give --db, --recording or --update")
+        raise InputError("no times to train on: give --db, --recording or --update")
     within("--seed", seed, 0, MOST_SEED // 2)
     target = replaceable(out)
     register_stored(kernel, program, triton, db[-1] if db else None)

@@ -51,7 +51,7 @@ def given_names(ctx: typer.Context) -> set[str]:
 
 
 def _parsers(function: Callable[..., Any]) -> dict[str, Callable[[Any], Any] | None]:
-    """Map options to parsers, or to None if the text is the value. Options that typer must convert are omitted."""
+    """Map options to parsers, or to None if the text needs no parsing. Options that typer must convert are omitted."""
     parsers: dict[str, Callable[[Any], Any] | None] = {}
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         if get_origin(parameter.annotation) is Annotated:

@@ -20,8 +20,8 @@ TurnsOption = Annotated[
         "--turns",
         parser=whole_number,
         metavar="S",
-        help="Seed of the random order of warps, lanes, atomics, and random or interleaved blocks. 0: threads run in "
-        "ascending order.",
+        help="Seed of the random order of warps, lanes and atomics, and of blocks if --order is random or interleaved. "
+        "0: threads run in ascending order.",
     ),
 ]
 LaunchesOption = Annotated[

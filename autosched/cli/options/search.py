@@ -1,4 +1,4 @@
-"""Options that all searches share: ``tune`` for a problem, a suite or a Triton kernel."""
+"""Search options that ``tune`` accepts for a problem, a suite and a Triton kernel."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -53,7 +53,8 @@ def leave() -> None:
 def raised() -> Iterator[None]:
     """Within the block, raise KeyboardInterrupt on these signals, so that the code in the block can clean up.
 
-    The block must be the last work of a command. Without an earlier call of ``take``, signals are handled as usual.
+    The block must be the last thing that a command runs. Without an earlier call of ``take``, signals are handled as
+    usual.
     """
     handled = [number for number in _SIGNALS if signal.getsignal(number) is _end]
     if not handled:
@@ -112,7 +113,7 @@ def raised() -> Iterator[None]:
 
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
-    """Within the block, resend each signal to the main thread until it is handled."""
+    """Within the ``with`` block, resend each received signal to the main thread until the thread has handled it."""
     if not hasattr(signal, "pthread_kill"):  # Windows has no pthread_kill
         yield
         return

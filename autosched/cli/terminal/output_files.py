@@ -13,7 +13,7 @@ from measurements.store.sqlite_header import is_sqlite
 
 
 def check_outputs(outputs: Sequence[str | None], inputs: Sequence[str | None]) -> None:
-    """Check that output files can be written, and do not replace an input or a database. Links are followed.
+    """Check that output files can be written and would not replace an input or a database. Links are followed.
 
     Args:
         outputs: Output files; None for options that were not given.

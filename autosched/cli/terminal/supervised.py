@@ -77,7 +77,7 @@ def _early_end(ended: int) -> str:
         cause = "code that the process ran may have called os._exit"
     elif -ended == signal.SIGKILL:
         how = "SIGKILL ended the process"
-        cause = "the system may be out of memory (free memory), or code that the process ran sent the signal"
+        cause = "the system may be out of memory (free some memory), or code that the process ran sent the signal"
     else:
         how = f"{_signal_name(-ended)} ended the process"
         cause = "code that the process ran may have crashed or sent the signal"

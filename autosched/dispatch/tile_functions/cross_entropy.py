@@ -63,7 +63,7 @@ def linear_cross_entropy(x: Any, w: Any, label: Any, out: Any = None, *, databas
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:
-        Losses and logarithms of the sums, (rows,) of f32 each.
+        Losses, and logarithms of the sums of exponentials, each (rows,) of f32.
 
     Raises:
         ValueError: Arrays do not fit together, or are on several GPUs.

@@ -182,7 +182,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
             )
     warps = config.get("num_warps", 4)
     if warps < 1 or warps > 32 or warps & (warps - 1):
-        return f"num_warps is {warps}, which is not a power of two of at most 32"
+        return f"num_warps is {warps}, but must be a power of two from 1 to 32"
     if not 0 <= config.get("num_stages", 3) <= 32:
         return f"num_stages is {config['num_stages']}"
     if name.block_shape and name.device is not None:
@@ -194,7 +194,7 @@ def _fault(config: Mapping[str, int], name: FileName) -> str:
 
 
 def _with_rivals(files: Sequence[ConfigFile], format: Format) -> list[ConfigFile]:
-    """Return the files with further faults and notes.
+    """Add faults and notes to those of each file, and return the files.
 
     A file has a fault if it contradicts another file of the same layer, or if programs never use it. Notes concern
     SGLang's pairs of files.

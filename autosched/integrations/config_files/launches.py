@@ -267,7 +267,7 @@ def _matmul(parameters: Sequence[str], name: FileName, tiles: dict[str, int]) ->
     return _launch(parameters, values, tiles, blocks, out, expected, bound)
 
 
-# Parameters of the packages' kernels whose arguments are None, False or 0 in a plain layer.
+# Parameters of the packages' kernels. For a plain layer, their arguments are None, False and 0, respectively.
 _ABSENT = ("b_bias_ptr", "bias_ptr", "a_desc", "b_desc", "add_mask_ptr")
 _OFF = (
     *("naive_block_assignment", "HAS_BIAS", "SWAP_AB", "USE_TD", "c_sorted", "swap_ab", "FUSE_ADD_TO_OUTPUT"),

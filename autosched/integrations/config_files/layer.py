@@ -160,8 +160,8 @@ def refuse_without_kernel(layer: Layer, device: Device) -> None:
     remedy = f"pass --dtype if the weights are served as another type ({known})"
     if layer.block_type:
         raise ModelError(
-            f"servers do not read tile sizes of {layer.dtype.upper()} experts from files: tune the products of an "
-            f"expert on {device.name} with --db best.db and without --out, or {remedy}"
+            f"servers do not read tile sizes of {layer.dtype.upper()} experts from files: tune the matrix products of "
+            f"an expert on {device.name} with --db best.db instead of --out, or {remedy}"
         )
     raise ModelError(
         f"no kernel is known for experts of type {one_line(layer.dtype)[:40]}, on {device.name} ({device.arch}) or any "

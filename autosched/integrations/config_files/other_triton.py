@@ -73,7 +73,10 @@ class OtherTriton:
     def compared(
         self, name: FileName, config: Mapping[str, int], device: Device, installed: Mapping[str, Any]
     ) -> TritonChange:
-        """Verify a configuration in the other environment, and compare the outcome with this one's, ``installed``."""
+        """Verify a configuration in the other environment, and compare the outcome with ``installed``.
+
+        ``installed`` is the outcome in this environment.
+        """
         other_verdict, _ = self._pool.verified(name, config, device)
         numbers = {
             f"{key}_there": other_verdict[key]

@@ -167,7 +167,10 @@ class SampledSearch(BaseSearch):  # type: ignore[misc]
                 return
 
     def _name(self, schedule: Schedule) -> str:
-        """Return the key of a schedule's configuration. Schedules that Helion repairs to the same one share a key."""
+        """Return the key of a schedule's configuration.
+
+        Schedules that Helion repairs to the same configuration share a key.
+        """
         try:
             return str(self._domain.config(schedule).to_json())
         except InvalidConfig:

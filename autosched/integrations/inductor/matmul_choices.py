@@ -111,7 +111,10 @@ def choices(
 
 
 class _Shared:
-    """State of one ``choices`` call. Inductor creates a ``_LookupChoices`` per query of its cache key; all share it."""
+    """State of one ``choices`` call.
+
+    Inductor creates one ``_LookupChoices`` for each query of its cache key. All of these objects share this state.
+    """
 
     def __init__(
         self, database: str | None, device: Device, on_choice: Callable[[MatmulChoice], None], record: bool

@@ -11,7 +11,7 @@ import scipy
 from cost_models.gaussian_process import IncrementalPosterior, Prediction
 from search_spaces.arrays import BoolArray, FloatArray, IntArray
 
-# Bounds of the improvement over the best value that ``likely_optimum`` estimates, and the resolution of the estimate.
+# ``likely_optimum`` estimates the improvement over the best value: minimum, maximum and resolution of this estimate.
 # The unit is one standard deviation of the values.
 LEAST_GAIN, MOST_GAIN, RESOLUTION = 0.05, 8.0, 0.01
 
@@ -31,11 +31,12 @@ def expected_improvement(predicted: Prediction, best: float) -> FloatArray:
 
 
 def likely_optimum(predicted: Prediction, best: float, works: FloatArray) -> float:
-    """Return the median of the maximum of all values, between ``best + LEAST_GAIN`` and ``best + MOST_GAIN``.
+    """Return the median of the maximum of all values.
 
-    Values are treated as independent random variables, as in Wang, Zhou and Jegelka, Optimization as Estimation with
-    Gaussian Processes in Bandit Settings (2016). The probability that a value exceeds a bound is multiplied by the
-    probability that its schedule works.
+    The result is clamped to the range from ``best + LEAST_GAIN`` to ``best + MOST_GAIN``. Values are treated as
+    independent random variables, as in Wang, Zhou and Jegelka, Optimization as Estimation with Gaussian Processes in
+    Bandit Settings (2016). The probability that a value exceeds a bound is multiplied by the probability that its
+    schedule works.
 
     Args:
         predicted: Prediction of n values, in standard deviations.

@@ -60,7 +60,10 @@ class CompiledModules:
         return mask
 
     def siblings(self, n: int) -> Sequence[Schedule]:
-        """Return the schedules of the n fastest modules that no earlier call used, but not each module's fastest."""
+        """Return the other schedules of the n fastest modules that no earlier call used.
+
+        The fastest schedule of each module is omitted.
+        """
         schedules: list[Schedule] = []
         for module in [module for module in self._fast() if module not in self._swept][:n]:
             self._swept.add(module)

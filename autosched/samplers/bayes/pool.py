@@ -22,7 +22,7 @@ class Pool:
     Attributes:
         coordinates: Coordinates of the schedules, float32 [d, n].
         grid: The same coordinates as a ``Grid`` if the pool is the whole space; else None.
-        seen: True if each schedule was proposed or reported, [n].
+        seen: True for each schedule that was proposed or reported, [n].
         modules: Id of each schedule's compiled module, [n].
     """
 
@@ -59,8 +59,8 @@ class Pool:
         Args:
             worth: Acquisition value of each schedule.
             compiled: True for each schedule whose module is compiled.
-            most: Number of schedules with the largest acquisition values to return. In addition, the best ``most // 2``
-                schedules with compiled modules are returned.
+            most: Return this many schedules with the largest acquisition values. In addition, return the best
+                ``most // 2`` schedules with compiled modules.
         """
         order = np.argsort(-worth, kind="stable")
         positions: IntArray = np.union1d(order[:most], order[compiled[order]][: most // 2]).astype(np.int64)

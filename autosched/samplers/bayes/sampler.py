@@ -1,22 +1,22 @@
 """Bayesian optimisation with a Gaussian process.
 
 Without estimated times, the value of a schedule is the ratio of the best time so far to the schedule's time. This
-concentrates the model on fast schedules. After a few random trials, each proposal is the schedule with the highest
-probability of reaching the optimum that the model expects (``acquisition.likely_optimum``). Candidates are all
-schedules of a small space, or a changing sample of a large space. Aiming at the optimum, instead of at any improvement,
-prevents the search from trying the neighbours of a good schedule one by one. Pending and failed trials are imputed with
-their predicted mean (kriging believer), so that proposals in flight differ. The acquisition value is weighted by the
-probability that the schedule works (``cost_models/feasibility.py``).
+concentrates the model on fast schedules. After a few random trials, each proposal is the schedule that most probably
+reaches the optimum predicted by the model (``acquisition.likely_optimum``). Candidates are all schedules of a small
+space, or a changing sample of a large space. Aiming at the optimum, instead of at any improvement, prevents the search
+from trying the neighbours of a good schedule one by one. Pending and failed trials are imputed with their predicted
+mean (kriging believer), so that proposals in flight differ. The acquisition value is weighted by the probability that
+the schedule works (``cost_models/feasibility.py``).
 
 With estimated times, the value of a schedule is the logarithm of this ratio, because estimates have relative errors.
 The estimate is an additional coordinate (``Guesses``). A second Gaussian process has a prior mean that is linear in the
 estimate, with a learned slope (``Trend``). Estimates may be accurate for most schedules but wrong for the fastest
-schedules. Such errors hardly change the likelihood of the trend. Therefore the search relies less on the trend after
-``patience`` trials without improvement. Until a new improvement, three of four proposals come from the model without
-the trend (two of four if this model found the best schedule). Observed trials are biased towards fast schedules, so
-both models treat the prior mean as unknown (``Hyperparameters.offset``). With estimated times, proposals maximise the
-expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of Expensive Black-Box Functions, 1998)
-over the best value plus a margin.
+schedules. Such errors hardly change the likelihood of the trend, so the fit does not correct them. Therefore the search
+relies less on the trend after ``patience`` trials without improvement. Until a new improvement, three of four proposals
+come from the model without the trend (two of four if this model found the best schedule). Observed trials are biased
+towards fast schedules, so both models treat the prior mean as unknown (``Hyperparameters.offset``). With estimated
+times, proposals maximise the expected improvement (Jones, Schonlau and Welch, Efficient Global Optimization of
+Expensive Black-Box Functions, 1998) over the best value plus a margin.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class BayesSampler(Sampler):
         self._goal = math.inf  # times below this bound count as an improvement
         self._stale_trials = 0  # trials reported since the last improvement
         self._guided = True  # True if the best schedule so far was proposed by the model with the trend
-        # True for each pending schedule that the model with the trend proposed
+        # True for each pending schedule that was proposed by the model with the trend
         self._guided_to: dict[Schedule, bool] = {}
         self._models: dict[
             str, IncrementalPosterior
@@ -323,7 +323,10 @@ class BayesSampler(Sampler):
         return fitted
 
     def _values(self, schedules: Sequence[Schedule]) -> FloatArray:
-        """Return (best time / time) for each schedule, NaN without a time; with estimates, return the logarithm."""
+        """Return the ratio (best time / time) of each schedule, or its logarithm if the search has estimated times.
+
+        The value of a schedule without a time is NaN.
+        """
         if self._best is None:
             self._best = min(self._medians.values(), default=1.0)
         values = self._best / np.array([self._medians.get(s, math.nan) for s in schedules], dtype=np.float64)

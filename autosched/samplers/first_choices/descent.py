@@ -21,7 +21,7 @@ _STEPS = 32
 _STRATA = 2
 # suffixes of parameter names that refer to m, n, a and b of a matmul
 _OTHER_SIDE = {"_m": "_n", "_n": "_m", "_a": "_b", "_b": "_a"}
-TIE = 1e-3  # estimates count as equal if their log seconds differ by less; models are not more accurate than this
+TIE = 1e-3  # estimates whose log seconds differ by less than this count as equal; models are not more accurate
 
 Rank = tuple[int, int, int, float]
 

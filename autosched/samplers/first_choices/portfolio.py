@@ -32,8 +32,8 @@ _SLOWEST = 1.25  # maximum ratio of a schedule's estimate to the best estimate
 _MORE = 2  # factor by which the sample is larger when templates with a fast schedule are sampled again
 _GENERATIONS, _LAST_GENERATIONS = 4, 2  # generations of crossover between structures, before and after the descents
 _CHILDREN = 256  # number of children per generation of this crossover
-# At the end, neighbours of the best schedules are estimated: maximum ratio of such a schedule's estimate to the best
-# estimate, and number of neighbours of each
+# At the end, neighbours of the best schedules are estimated. The first number is the maximum ratio of the estimate of
+# one of these schedules to the best estimate. The second is the number of neighbours per schedule.
 _SLOWEST_CENTRE, _NEIGHBOURS = 1.15, 256
 _SLOWEST_PARENT = 1.5  # maximum ratio of a parent's estimate to the best estimate, before descents
 

@@ -145,7 +145,7 @@ class StudySampler(BaseSampler):
     def _hyperparameters(
         self, rows: Columns, values: FloatArray, works: FloatArray, names: tuple[str, ...], count: int
     ) -> tuple[Hyperparameters, Hyperparameters | None]:
-        """Return the hyperparameters of the model of values, and if any trial failed, of the model of failures.
+        """Return the hyperparameters of the model of values and, if any trial failed, those of the model of failures.
 
         Hyperparameters are fitted again when the number of results has grown by ``_GROWTH``, and at the first failure.
         ``count`` is the number of all results, including results that the model does not use.

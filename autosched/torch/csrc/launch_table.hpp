@@ -88,8 +88,8 @@ class Readers {
     return sum;
   }
 
-  // Returns when every guard created before this call is destroyed. Later guards cannot see entries that are already
-  // unpublished, so it is sufficient to see each cell empty once.
+  // Returns when all guards that were created before this call have been destroyed. Later guards cannot see entries
+  // that are already unpublished, so it is sufficient to see each cell empty once.
   void wait() const {
     for (const Cell& cell : cells_) {
       while (cell.inside.load() != 0) sched_yield();

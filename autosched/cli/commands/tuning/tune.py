@@ -97,8 +97,8 @@ class GpuTiming:
         typer.Option(
             "--ray",
             metavar="ADDRESS",
-            help="Measure on all GPUs of the tuned model in the Ray cluster at this address ('auto': the cluster of "
-            "this machine).",
+            help="Measure in the Ray cluster at this address ('auto': the cluster of this machine), on all of its GPUs "
+            "of the kind to tune for.",
         ),
     ] = None
 

@@ -193,12 +193,15 @@ def _sizes(flag: str, text: str) -> tuple[int, ...]:
 
 
 def _dependent(text: str, count: int) -> bool | tuple[int, ...]:
-    """Parse ``--dependent``: return True for "all", or the positions of arguments that may still be written."""
+    """Parse ``--dependent``: return True for "all", False for "", or the positions of the named arguments.
+
+    The previous launch may still write these arguments.
+    """
     if text in ("", "all"):
         return text == "all"
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d{1,9}", part) and int(part) < count for part in parts):
-        raise InputError(f'invalid --dependent "{shortened(text)}": write all, or positions from 0 to {count - 1}')
+        raise InputError(f'invalid --dependent "{shortened(text)}": write "all", or positions from 0 to {count - 1}')
     return tuple(int(part) for part in parts)
 
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:  # imported lazily, because most verifications use no database
     from measurements.trials.trial import Trial
 
 DEFAULT_SAMPLE = 20
-REQUESTED_RUN = "requested"  # name of the additional run, in the order that --order and --turns choose
+REQUESTED_RUN = "requested"  # name of the additional run; --order and --turns choose its order
 
 
 @grouped

@@ -118,11 +118,11 @@ def _measurement(timed_config: TimedConfig, provenance: Provenance) -> Measureme
 
 
 def tuned_layers(store: Store, format: Format, device: str | None = None) -> list[TunedLayer]:
-    """Return the best configurations in a database for each layer and device. Measured times precede estimates.
+    """Return the best configurations in a database for each layer and device.
 
-    Each configuration is compared with the format's default if the default's time is known. The default's time is taken
-    from a trial. If no trial has this time and the time model chose the configuration, both times are estimated.
-    Configurations imported without a time are returned unchanged.
+    Measured configurations are preferred to estimated ones. Each configuration is compared with the format's default if
+    the default's time is known. The default's time is taken from a trial. If no trial has this time and the time model
+    chose the configuration, both times are estimated. Configurations imported without a time are returned unchanged.
 
     Args:
         store: The database.

@@ -145,7 +145,11 @@ def tune_layer(
 
 @dataclass(frozen=True)
 class _Examined:
-    """A compiled configuration, with seconds estimated from sizes, and from the compiled kernel's counts if known."""
+    """A compiled configuration with two estimates of its time.
+
+    ``by_sizes`` is estimated from tile sizes. ``counted`` is estimated from the compiled kernel's instruction counts,
+    and is None if these are unknown. Both are in seconds.
+    """
 
     config: Config
     outcome: Mapping[str, Any]
@@ -201,8 +205,8 @@ def _choice(
 def _estimates(examined: Sequence[_Examined]) -> list[float]:
     """Return the estimated seconds of each configuration: from the kernels' instruction counts, or from tile sizes.
 
-    Tile sizes are used for all configurations if one has no instruction counts, since the two kinds of estimates are
-    not comparable.
+    If any configuration lacks instruction counts, tile sizes are used for all, since the two kinds of estimates are not
+    comparable.
     """
     counted = [each.counted for each in examined if each.counted is not None]
     return counted if len(counted) == len(examined) else [each.by_sizes for each in examined]

@@ -1,4 +1,4 @@
-"""Run Helion's searches on a recorded space, through interfaces that Helion documents for kernels of other languages.
+"""Run Helion's searches on a recorded space, through the documented interfaces for kernels that are not in Helion.
 
 The recording is converted to a Helion config space with one tunable per parameter: a power of two, an index into the
 values, or an enumeration for text. Helion's own settings (warps, stages, ...) are constant. A combination that is not

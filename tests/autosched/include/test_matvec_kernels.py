@@ -91,7 +91,7 @@ def test_fragments_carry_fewer_accumulators_than_fmas() -> None:
     by_fma = FRAGMENTS.replace(tile_m=16, tile_k=32, intrinsic="fma")
     fma, mma = (c.resources for c in compiled(wide, [by_fma, by_fma.replace(intrinsic="mma_m16n8k16_f16")]))
     assert fma.spill_store_bytes == mma.spill_store_bytes == 0
-    assert mma.registers <= fma.registers - 32  # mma needs 48 fewer accumulators, but also 32 registers for fragments
+    assert mma.registers <= fma.registers - 32  # mma needs 48 fewer accumulators, but registers for fragments
 
 
 BROKEN: list[tuple[dict[str, Value], str, str, str]] = [

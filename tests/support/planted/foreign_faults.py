@@ -312,12 +312,12 @@ HEAD(const float4* a, float4* o, int tiles) {
 )
 
 STACK = """
-// A stack of nodes, each of which says which is below; the head has a count of changes beside it.
+// A stack. `below` links each node to the node below it. `head` holds the top node and a counter of changes.
 __device__ unsigned long long head;
 HEAD(unsigned* below, unsigned* taken) {
   const unsigned long long step = 0x100000000ull;
   for (int turn = 0; turn < 3; ++turn) {
-    // Takes two nodes, gives the first one back, then the other.
+    // Pop two nodes, then push both again, the first node first.
     unsigned mine[2];
     for (int k = 0; k < 2; ++k) {
       unsigned long long old = *(volatile unsigned long long*)&head, next;

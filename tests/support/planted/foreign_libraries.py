@@ -229,9 +229,9 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
   tile.sync();
   if (l == 0) s[t] = sum;
   tile.sync();
-  rows[blockIdx.x * 64 + t] = (s[t - l] + sum) / 2 + l;  // the sums of all lanes are of use
+  rows[blockIdx.x * 64 + t] = (s[t - l] + sum) / 2 + l;  // uses the sums of all lanes
   tile.sync();
-  // The last tile of all adds up what the others have left.
+  // The tile that finishes last adds the results of all tiles.
   unsigned before = 0;
   if (l == 0) { __threadfence(); before = atomicAdd(count, 1u); __threadfence(); }
   before = tile.shfl(before, 0);
@@ -253,7 +253,7 @@ HEAD(const float* a, float* o, unsigned* count, float* rows) {
         ("no barrier after the write", "= sum;\n  tile.sync();", "= sum;"),
         ("too few steps", "int d = 4;", "int d = 2;"),
         ("too many steps", "int d = 4;", "int d = 8;"),
-        ("no barrier before the fence", "of use\n  tile.sync();", "of use"),
+        ("no barrier before the fence", "lanes\n  tile.sync();", "lanes"),
         ("no fence before the count", "{ __threadfence(); before", "{ before"),
         ("no fence after the count", "1u); __threadfence(); }", "1u); }"),
         ("no tile.sync() after the shuffle of the count", "0);\n  tile.sync();", "0);"),

@@ -80,7 +80,7 @@ class MatmulOptions:
         activation: Function applied to the result, or "none".
         precision: Precision of f32 products: "tf32" or "ieee".
         acc: "f16" accumulates in f16; "" is the default accumulator.
-        dtype: Type of the result. None: the type of ``out``, or without ``out`` the type of ``a``.
+        dtype: Type of the result. None: the type of ``out``, or without ``out`` the default of ``Matmul``.
         block_format: "mxf8", "mxf4" or "nvf4"; "" for plain types.
         scale_order: Layout of block scales: "row" or "tiled".
     """

@@ -1,9 +1,9 @@
 """Tuned operators as functions of arrays, such as ``autosched.matmul(a, b)``, for cupy, torch and DLPack.
 
 A table of this process maps shapes, strides and types to loaded kernels. The first call with a new combination queries
-a database. The database is the first of these that exists: the argument ``database``, the database set by ``use``, the
-database that AUTOSCHED_DB names (read once), and the default database of ``tune``. Without a database, calls use the
-recordings that are part of autosched, for problems recorded on this GPU and their neighbours. ``Database.kernel``
+a database. This is the argument ``database``, or else the database set by ``use``, or else the database that
+AUTOSCHED_DB names (read once), or else the default database of ``tune``, if it exists. Without a database, calls use
+the recordings that are part of autosched, for problems recorded on this GPU and their neighbours. ``Database.kernel``
 selects kernels, and may warn; ``chosen`` lists the selected kernels.
 
 Kernels are queued on cupy's current stream, or on torch's if the first array is a tensor. No call waits for its kernel.
@@ -79,8 +79,8 @@ def matmul(
         precision: "tf32" allows rounding f32 inputs to tf32, "ieee" does not.
         acc: "f16" accumulates products of f16 in f16.
         dtype: Type of the result. Default: the type of ``out``. Without ``out``, the default is bf16 if a has 8-bit
-            floats. If a is int8, the default is int32, or bf16 if scales are given. For other types of a, the default
-            is the type of a.
+            floats or ``block_format`` is given. If a is int8, the default is int32, or bf16 if scales are given. For
+            other types of a, the default is the type of a.
         database: Database for look-ups. Default: the database set by ``autosched.use``, else by AUTOSCHED_DB.
 
     Returns:

@@ -112,7 +112,7 @@ class KernelProvenance:
         if self.stale:
             of = f"{subject} of {self.origin.database} " if self.tuned and self.origin is not None else ""
             parts.append(f"{of}changed since it was timed: {', '.join(self.stale)}")
-        return f"{'; '.join(parts)}; tune it" if parts else ""
+        return f"{'; '.join(parts)}; tune this problem" if parts else ""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON, for ``from_json``."""

@@ -55,8 +55,8 @@ class LaunchUnderTest:
 
         Raises:
             HostFailure: This machine cannot run the emulator.
-            ValueError: Inputs do not fit the launch. Or only some blocks run, and ``launches`` exceeds 1 or ``perturb``
-                is True.
+            ValueError: Inputs do not fit the launch. Or ``inputs`` is a file or a seed, so only some blocks run, and
+                ``launches`` exceeds 1 or ``perturb`` is True.
         """
         if not isinstance(self.inputs, Mapping):
             if launches > 1 or perturb:

@@ -1,9 +1,9 @@
 """The runs that verify a schedule, ordered so that likely faults are found first.
 
-A quick verification is a few runs of a small problem. Some have random inputs. The others have edge cases as inputs,
-and execute warps and blocks in random order. A full verification adds inputs, orders, a second launch on the same
-memory, and the same schedule at stress sizes. If the requested problem is too large to emulate completely, a sample of
-its blocks is emulated.
+A quick verification is a few runs of a small problem. The first run has random inputs. Most of the other runs have
+edge cases as inputs (or, for users' kernels, other random inputs), and execute warps and blocks in random order. A full
+verification adds inputs, orders, a second launch on the same memory, and the same schedule at stress sizes. If the
+requested problem is too large to emulate completely, a sample of its blocks is emulated.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def problem_distance(problem: Problem, recorded: Mapping[str, Any]) -> ProblemDi
             total += DYNAMIC_DOUBLING * abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
             total += OTHER_DIVISOR * (divisor_of(ours) != divisor_of(theirs))  # type: ignore[arg-type]
             continue
-        differences.append(f"{name} is {ours}, recorded {theirs}")
+        differences.append(f"{name} {theirs} instead of {ours}")
         if is_size:
             total += abs(math.log2(ours) - math.log2(theirs))  # type: ignore[arg-type]
         elif not isinstance(ours, float) or not isinstance(theirs, (int, float)):
@@ -76,7 +76,7 @@ def device_distance(device: Device, recorded: str, row: Device | None) -> Proble
     """
     if device.name == recorded:
         return ProblemDistance(0.0, ())
-    difference = (f"device is {device.name}, recorded {recorded}",)
+    difference = (f"device {recorded} instead of {device.name}",)
     if row is None:
         return ProblemDistance(UNKNOWN_DEVICE, difference)
     if row.arch != device.arch:

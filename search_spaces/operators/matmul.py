@@ -66,8 +66,8 @@ class Matmul(Problem):
     - ``order_a``, ``order_b``: storage orders (the XeTile ``order``), "row" for row-major and "col" for column-major.
       The default of ``order_b`` is "col" for 8-bit types, because tensor cores need b contiguous along k.
     - ``a``, ``b``: types of a and b, which must be equal. The constructor also accepts ``dtype`` instead of ``a``.
-    - ``out``: type of out. Default for 8-bit floats: bf16. Default for i8: bf16 with scales, and i32 (exact sums)
-      without scales. Default for other types: the type of a.
+    - ``out``: type of out. Default for 8-bit floats and for formats with block scales: bf16. Default for i8: bf16 with
+      scales, and i32 (exact sums) without scales. Default for other types: the type of a.
     - ``acc``: type in which tensor cores accumulate: i32 for i8, and f32 for all other types. f16 may also be
       accumulated in f16, which overflows above 65504.
     - ``precision`` affects only f32 inputs. With "tf32", tensor cores may round inputs to tf32; with "ieee", they may

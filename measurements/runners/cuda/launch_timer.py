@@ -1,6 +1,6 @@
 """Time launches on one stream of a warm GPU.
 
-Launches are queued in CUDA graphs behind other work, so that the times do not include host time.
+Short launches are queued in CUDA graphs or while the stream is held, so that the times do not include host time.
 """
 
 from __future__ import annotations

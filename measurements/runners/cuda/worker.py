@@ -62,8 +62,8 @@ from search_spaces.operators.problem import Problem
 _MAX_COPIES = MAX_GRAPH // 2
 _LOADS_PER_FLUSH = 64
 _LAUNCHES_AFTER_RACE = 3
-# Factor by which graph_below is increased for comparisons with libraries. A library may need more time to queue its
-# kernels than the GPU needs to run them.
+# Factor by which graph_below is increased for comparisons. One side may be a library, which may need more time to queue
+# its kernels than the GPU needs to run them.
 _COMPARED_LONGER = 10.0
 _OUT_OF_MEMORY, _LAUNCH_OUT_OF_RESOURCES = 2, 701
 

@@ -128,7 +128,7 @@ class Distribution:
                 continue
             divisor = math.gcd(below, digit.size)
             if divisor < digit.size and divisor < below:
-                raise ValueError(f"groups of {size} elements would split a digit of {self} unevenly")
+                raise ValueError(f"{self} cannot be divided evenly into groups of {size} elements")
             below //= divisor
             if divisor < digit.size:
                 remaining.append(Digit(digit.size // divisor, digit.unit, digit.stride * divisor))
@@ -230,7 +230,7 @@ def _cut(digits: tuple[Digit, ...], below: int, of: Distribution) -> tuple[tuple
     for digit in reversed(digits):
         divisor = math.gcd(below, digit.size)
         if divisor < digit.size and divisor < below:
-            raise ValueError(f"parts of {below} elements would split a digit of {of} unevenly")
+            raise ValueError(f"{of} cannot be divided evenly into parts of {below} elements")
         below //= divisor
         if divisor > 1:
             fast.insert(0, Digit(divisor, digit.unit, digit.stride))

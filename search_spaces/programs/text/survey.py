@@ -207,7 +207,9 @@ def _retype(survey: Survey, statement: Statement, name: str) -> None:
     ):  # fmt: skip
         return
     if len(type_.dims) != len(array.type.dims):
-        survey.note(statement, f"{name} is declared as {array.type}, but {type_} of the tile's statement is used")
+        survey.note(
+            statement, f"{name} is declared as {array.type}, but is read as {type_}, as in the tile's statement"
+        )
     array.type = type_
 
 

@@ -54,16 +54,16 @@ def box_of(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle
 
 
 def why_too_narrow(problem: Matmul, side: OperandSide, extent: int, tile_k: int, swizzle: int) -> str | None:
-    """Return the reason why a swizzle is too narrow, or None if it is not.
+    """Return the reason why a swizzle is not the widest that divides the lines, or None if it is the widest.
 
-    It is too narrow if a wider swizzle also divides the lines, because fewer, wider boxes then suffice.
+    With the widest swizzle, the fewest boxes suffice.
     """
     across = (tile_k if along_k(problem, side) else extent) * problem.input_dtype.bytes
     widest = max(s for s in SWIZZLES if across % line_bytes(s) == 0)
     if swizzle == widest:
         return None
     return (
-        f"the swizzle of {side} spans {swizzle} bytes: use the wider swizzle of {widest} bytes, which fits its lines "
+        f"the swizzle of {side} spans {swizzle} bytes: use {widest} bytes, the widest swizzle that divides its lines "
         f"of {across} bytes"
     )
 

@@ -233,7 +233,7 @@ class TestKernel:
 
     def test_an_untuned_problem_warns_once(self, tmp_path: Path, cupy: FakeCupy) -> None:
         database = written(tmp_path, small(NEAR))
-        with pytest.warns(NotTuned, match="nearest trial: rows is 4, recorded 8; .*tune it") as record:
+        with pytest.warns(NotTuned, match="nearest trial: rows 8 instead of 4; .*tune this problem") as record:
             kernel = database.kernel(SMALL)
         assert len(record) == 1 and "\n" not in str(record[0].message)
         assert kernel.provenance.kind in ("nearest", "model")
@@ -241,13 +241,15 @@ class TestKernel:
         assert kernel(cupy.zeros((4, 64), "f2")).shape == (4, 64)
 
     def test_exact_rejects_a_nearby_trial(self, tmp_path: Path, cupy: FakeCupy) -> None:
-        with pytest.raises(NoSchedule, match=r"best.db has no usable trial .* rows is 4, recorded 8; tune"):
+        with pytest.raises(NoSchedule, match=r"best.db has no usable trial .* rows 8 instead of 4; tune"):
             written(tmp_path, small(NEAR)).kernel(SMALL, exact=True)
 
     def test_a_changed_environment_is_reported(self, tmp_path: Path, cupy: FakeCupy) -> None:
         measured = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.of([1e-6] * 3))
         old = small(SMALL, measurement=measured, fingerprint='{"cuda":"12080"}', toolchain="nvrtc 12.8.93")
-        with pytest.warns(StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune it"):
+        with pytest.warns(
+            StaleSchedule, match=r"compiler nvrtc 12.8.93 to nvrtc .*, CUDA 12080 to 13000; tune this problem"
+        ):
             kernel = written(tmp_path, old).kernel(SMALL)
         assert kernel.provenance.kind == "exact" and len(kernel.provenance.stale) == 2
 
@@ -458,7 +460,9 @@ class TestLookUp:
         answer = database.look_up(SMALL)
         assert answer.kernel == generate(SMALL, small(SMALL).schedule, H200)
         assert database.look_up(SMALL, "H200").provenance == answer.provenance
-        with pytest.raises(NoSchedule, match=r"has no usable trial of this problem on h100: .* recorded h200"):
+        with pytest.raises(
+            NoSchedule, match=r"has no usable trial of this problem on h100: .* device h200 instead of h100"
+        ):
             database.look_up(SMALL, "h100", exact=True)
         with pytest.raises(NoSchedule, match="name the device"):
             database.look_up(NEAR)

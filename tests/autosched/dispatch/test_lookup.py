@@ -110,7 +110,7 @@ class TestDistance:
 
     def test_a_different_eps_is_reported_without_distance(self) -> None:
         distance = problem_distance(RmsNorm(64, 64, eps=1e-5), RmsNorm(64, 64, eps=1e-6).to_json())
-        assert distance.doublings == 0.0 and distance.differences == ("eps is 1e-05, recorded 1e-06",)
+        assert distance.doublings == 0.0 and distance.differences == ("eps 1e-06 instead of 1e-05",)
 
     def test_only_devices_of_one_architecture_are_comparable(self) -> None:
         assert device_distance(H200, "h200", H200).doublings == 0.0
@@ -141,8 +141,8 @@ class TestChoice:
         store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
         provenance = look_up(store, ASKED, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.distance) == (Kind.NEAREST, default.schedule, 1.0)
-        assert provenance.differences == ("rows is 64, recorded 128",)
-        assert "the nearest tuned schedule is used; nearest trial: rows is 64, recorded 128" in provenance.warning
+        assert provenance.differences == ("rows 128 instead of 64",)
+        assert "the nearest tuned schedule is used; nearest trial: rows 128 instead of 64" in provenance.warning
         assert provenance.predicted_seconds == provenance.default_seconds == default.seconds
 
     def test_a_trial_that_the_model_ranks_slower_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
@@ -151,7 +151,7 @@ class TestChoice:
         provenance = look_up(store, ASKED, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.origin) == (Kind.MODEL, default.schedule, None)
         assert "the time model expects it to take" in provenance.refused[0]
-        assert provenance.differences == ("rows is 64, recorded 128",)
+        assert provenance.differences == ("rows 128 instead of 64",)
         assert "the time model's choice is used" in provenance.warning
 
     def test_a_farther_trial_is_used_if_the_nearest_is_rejected(self, store: Store, default: DefaultChoice) -> None:
@@ -169,7 +169,7 @@ class TestChoice:
         store.append(make_trial(ASKED, default.schedule, "h100"))
         store.append(make_trial(NEAR, default.schedule, "a100"))
         provenance = look_up(store, ASKED, H200).provenance
-        assert (provenance.kind, provenance.differences) == (Kind.NEAREST, ("device is h200, recorded h100",))
+        assert (provenance.kind, provenance.differences) == (Kind.NEAREST, ("device h100 instead of h200",))
 
     def test_the_architecture_of_an_unknown_device_is_read_from_its_trial(
         self, store: Store, default: DefaultChoice
@@ -178,12 +178,12 @@ class TestChoice:
         store.append(make_trial(NEAR, default.schedule, "theirs", fingerprint=other))
         assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
         store.append(make_trial(Softmax(256, 1024), default.schedule, "mine", fingerprint=ours))
-        assert look_up(store, ASKED, H200).provenance.differences[-1] == "device is h200, recorded mine"
+        assert look_up(store, ASKED, H200).provenance.differences[-1] == "device mine instead of h200"
 
     def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
         provenance = look_up(store, ASKED, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.differences) == (Kind.MODEL, default.schedule, ())
-        assert provenance.warning.endswith("the time model's choice is used; tune it")
+        assert provenance.warning.endswith("the time model's choice is used; tune this problem")
 
     def test_an_outdated_trial_is_not_used(self, store: Store, default: DefaultChoice) -> None:
         broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
@@ -204,7 +204,7 @@ class TestChoice:
         with pytest.raises(NoSchedule, match="no trial of softmax"):
             look_up(store, ASKED, H200, exact=True)
         store.append(make_trial(NEAR, default.schedule))
-        with pytest.raises(NoSchedule, match="rows is 64, recorded 128"):
+        with pytest.raises(NoSchedule, match="rows 128 instead of 64"):
             look_up(store, ASKED, H200, exact=True)
         store.append(make_trial(ASKED, samples()[0]))
         assert look_up(store, ASKED, H200, exact=True).provenance.kind is Kind.EXACT

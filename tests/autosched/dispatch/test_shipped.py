@@ -101,7 +101,7 @@ class TestNearest:
         provenance = look_up(None, NEAR, H100).provenance
         assert (provenance.kind, provenance.distance, provenance.database) == (Kind.NEAREST, 1.0, "")
         assert provenance.origin is not None and provenance.origin.database == SHIPPED.name
-        assert "rows is 2048, recorded 4096" in provenance.warning
+        assert "rows 4096 instead of 2048" in provenance.warning
 
     def test_the_database_is_preferred_at_equal_distance(self, store: Store, chosen_by_the_recording: None) -> None:
         (trial,) = (t for t in recorded().trials if t.rank == 1)
@@ -116,7 +116,7 @@ class TestNearest:
         monkeypatch.setattr(lookup, "default_choice", lambda *args: DefaultChoice(winner.schedule, 1e-12))
         provenance = look_up(None, NEAR, H100).provenance
         assert (provenance.kind, provenance.origin) == (Kind.MODEL, None)
-        assert provenance.refused and provenance.differences == ("rows is 2048, recorded 4096",)
+        assert provenance.refused and provenance.differences == ("rows 4096 instead of 2048",)
 
     def test_without_a_database_the_model_does_not_choose_far_away(self) -> None:
         with pytest.raises(NoSchedule, match="AUTOSCHED_DB"):

@@ -122,7 +122,7 @@ def test_reshape_moves_digits_between_dimensions() -> None:
     assert cut.reshape(8).same(of, 4)
     spread = Spread("blocked", (8, 64), 1)
     assert spread.reshape((16, 32)).reshape((8, 64)) == spread
-    with pytest.raises(ValueError, match="unevenly"):
+    with pytest.raises(ValueError, match="cannot be divided evenly"):
         blocked((4, 24), 1, 1, 8, 1, 1).reshape(8)
 
 

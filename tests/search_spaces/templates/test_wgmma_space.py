@@ -123,7 +123,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tile_m": 192, "consumer_warpgroups": 3}, PROBLEM, "instruction_registers", "512 threads"),
         ({"stages": 8}, PROBLEM, "shared_memory", "bytes of shared memory"),
         ({"split_k": 16}, dataclasses.replace(PROBLEM, k=512), "split_k", "a split would be empty"),
-        ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "32 bytes: use the wider swizzle of 128 bytes"),
+        ({"swizzle_a": 32}, PROBLEM, "swizzle_a", "32 bytes: use 128 bytes, the widest swizzle"),
         ({"split_k": 2}, PROBLEM, "split_k_waves", "2 blocks or more"),
         ({"split_k": 2}, PROBLEM, "tiles_per_block", "tiles_per_block or split_k"),
         ({"tiles_per_block": 3}, PROBLEM, "tiles_per_block_waves", "132 blocks run at the same time"),
@@ -155,7 +155,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tile_n": 248}, dataclasses.replace(PROBLEM, order_b="col"), "columns", "only multiples of 16 are tried"),
         ({"stages": 2, "tile_n": 128}, PROBLEM, "few_stages", "2 stages"),
         ({"ping_pong": 1, "in_flight": 0}, PROBLEM, "ping_pong_in_flight", "would be idle"),
-        ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "64 bytes: use the wider swizzle of 128 bytes"),
+        ({"swizzle_a": 64}, PROBLEM, "swizzle_a", "64 bytes: use 128 bytes, the widest swizzle"),
         (
             {"l2_evict_last": "a"},
             dataclasses.replace(PROBLEM, k=512),

@@ -125,8 +125,8 @@ class HostRounding {
   bool changed_;
 };
 
-// The result of an approximate function: the exact value or, with program.perturb, a value with the error |exact| *
-// relative + absolute, whose sign depends on the bits of the exact value.
+// Returns the result of an approximate function. Without program.perturb, this is the exact value. With it, the error of
+// the result is |exact| * relative + absolute; the bits of the exact value determine the sign of the error.
 inline double approximated(Machine& machine, double exact, double relative, double absolute = 0) {
   if (!machine.program.perturb || !std::isfinite(exact) || exact == 0) return exact;
   const auto bits = __builtin_bit_cast(std::uint64_t, exact) * 0x9e3779b97f4a7c15ull;

@@ -175,9 +175,9 @@ class ExecutedLine(NamedTuple):
     times: int
 
 
-# Kinds of findings about a missing fence or wait that a compiler may legitimately omit. Triton and CUTLASS's tutorials
-# omit fences and waits that generate no machine code. The fence after mbarrier.init is unnecessary if a cluster barrier
-# follows, because this barrier has release and acquire semantics.
+# Kinds of findings about a missing fence or wait that compilers omit without a known effect on a GPU. Triton and
+# CUTLASS's tutorials omit fences and waits that generate no machine code. The fence after mbarrier.init is unnecessary
+# if a cluster barrier follows, because this barrier has release and acquire semantics.
 _LEFT_OUT = frozenset(
     {FindingKind.MISSING_TCGEN05_FENCE, FindingKind.MISSING_TCGEN05_WAIT, FindingKind.MISSING_MBARRIER_FENCE}
 )

@@ -62,7 +62,6 @@ def scalar_inputs(trace: ir.Trace) -> Mapping[str, ScalarInput]:
 
     If an array is loaded several times, its range is the intersection of the ranges of these loads.
 
-
     Raises:
         ProgramError: If the ranges of the loads of an array do not overlap.
     """

@@ -382,8 +382,8 @@ def _waves_rule(problem: Matmul, device: Device) -> Rule:
         needed, of_block = tiles_that_end_together(tiles, resident)
         if tiles_per_block != of_block:
             return (
-                f"a block computes {tiles_per_block} tiles, but {resident} blocks run at the same time on "
-                f"{device.name}. They compute all {tiles} tiles if each computes {needed}"
+                f"a block or pair of blocks computes {tiles_per_block} tiles, but {resident} of them run at the same "
+                f"time on {device.name}. They compute all {tiles} tiles if each computes {needed}"
             )
         return too_little_idle(tiles, resident) if stream_k else None
 

@@ -93,7 +93,7 @@ def spill_rules(device: Device) -> tuple[Rule, ...]:
             "store_registers",
             boxes_fit,
             f"a consumer needs {{needed_registers}} registers per thread, {STORE_REGISTERS} more to store one box of "
-            f"out (twice as many for several boxes), and {STREAM_K_REGISTERS} more for stream-K if the block has only "
-            "one consumer: ptxas would spill",
+            f"out (twice as many for several boxes), and {STREAM_K_REGISTERS} more for stream-K if the block has one "
+            "consumer and does not reallocate registers: ptxas would spill",
         ),
     )

@@ -128,7 +128,7 @@ void guard(std::uint64_t from, std::uint64_t to, unsigned use) {
   Guards& b = guards();
   from = from / page * page;
   to = (to + page - 1) / page * page;
-  while (from < to) {  // `use` is added to the uses of existing guards
+  while (from < to) {  // an existing guard keeps its use; a pending write is added
     auto it = b.guards.upper_bound(from);
     if (it != b.guards.begin() && std::prev(it)->second.to > from) --it;
     if (it == b.guards.end() || it->first >= to) {

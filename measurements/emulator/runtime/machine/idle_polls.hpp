@@ -17,7 +17,8 @@ class IdlePolls {
   // barriers.
   void meet() { met_ = true; }
   bool met() const { return met_; }
-  // Called after a change to state that is not polled by any thread, such as registers and local memory.
+  // Called if registers, or bytes of local, shared or global memory, have changed while threads poll. Resets both
+  // counts, but does not count as progress.
   void move() { count_ = vain_ = 0; }
   operator std::uint64_t() const { return count_; }
   std::uint64_t vain() const { return vain_; }

@@ -315,8 +315,9 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
   }
 }
 
-// True if a GPU can write a box in im2col mode; otherwise reports a finding. If the bounding box of the tensor map
-// starts before the tensor, an H100 ends the launch with an illegal instruction.
+// True if a GPU can write a box; otherwise reports a finding. The element type must support the reduction. In im2col
+// mode, an H100 ends the launch with an illegal instruction if the bounding box of the tensor map starts before the
+// tensor.
 bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
                const char* name) {
   for (const auto& pixel : box.pixels) {

@@ -10,7 +10,8 @@ using namespace matrix;
 
 constexpr unsigned products = 4, side = 8, depth = 4;
 
-// Row of a lane in matrices A and C, or its column in B: 0 to 3 for lanes 0 to 15, and 4 to 7 for the other lanes.
+// Row of a lane in a row-major A and in C of f16, or its column in a column-major B: 0 to 3 for lanes 0 to 15, and 4 to 7
+// for the other lanes.
 unsigned across(unsigned lane) { return lane % 4 + (lane < 16 ? 0 : 4); }
 
 // Position of a lane's value v in c or d, for f16 and for f32.

@@ -8,7 +8,8 @@
 // value since the load. A compare-and-swap is not an effect if it compares the value with the contents of the load's
 // location, because it changes memory only if the value is still there. The analysis follows all paths through the
 // code, because code that loads fragments one iteration ahead reuses registers: an effect only counts if the registers
-// have not been overwritten before. If the analysis cannot follow all paths, it ignores the order of the instructions.
+// have not been overwritten before. The analysis ignores the order of the instructions if it cannot follow all paths, or
+// if a compare-and-swap compares the value.
 #include <algorithm>
 #include <bit>
 #include <map>

@@ -103,7 +103,7 @@ class LoweringConfig:
     The longest field determines the number of dimensions. Shorter fields are padded with zeros, as in the IREE issue.
     Raises ValueError unless all of these conditions hold:
 
-    - A basis maps every dimension.
+    - A basis is empty or maps every dimension.
     - No dimension has both ``workgroup`` and ``partial_reduction``.
     - Along each dimension, the tile is a multiple of subgroups * lanes * thread.
     - Appended dimensions come last, lie within one thread, and are not tiled.

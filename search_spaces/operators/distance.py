@@ -3,10 +3,9 @@
 Two problems are interchangeable if they have the same operator and differ only in integer sizes: types, storage orders,
 epilogues, kinds and all other texts must be equal. The distance of two such problems is the sum over the sizes of
 |log2(requested / recorded)|: 1 per doubling. One kernel serves every value of a dynamic size, so dynamic sizes add
-almost no distance. They only decide between trials that are otherwise equally distant: first by divisor (16, 8, or
-none), then by doublings. Devices are interchangeable if code for them is compiled for the same architecture ("sm_90a").
-The distance of different devices is the sum of |log2| of the ratios of their SM counts and their DRAM bandwidths, and
-at least OTHER_DEVICE.
+little: OTHER_DIVISOR if the divisor (16, 8, or none) differs, and DYNAMIC_DOUBLING per doubling. Devices are
+interchangeable if code for them is compiled for the same architecture ("sm_90a"). The distance of different devices is
+the sum of |log2| of the ratios of their SM counts and their DRAM bandwidths, and at least OTHER_DEVICE.
 """
 
 from __future__ import annotations

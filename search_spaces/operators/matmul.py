@@ -262,8 +262,8 @@ class Matmul(Problem):
     def signed_zeros(self) -> bool:
         """True if there are no scales.
 
-        Without scales, a result is never -0, because a sum that begins at +0 is never -0. A product of a sum and a
-        scale may be -0.
+        Without scales, a result is never -0 if the exact result is 0, because a sum that begins at +0 is never -0. A
+        product of a sum and a scale may be -0.
         """
         return self.scale == "none"
 

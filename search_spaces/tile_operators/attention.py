@@ -41,8 +41,8 @@ class Attention(TileProblem):
     - ``sinks=1``: sinks (heads,) of f32 add ``exp(sink)`` to each sum of exponentials.
     - ``log_sum_exp=1`` adds lse of f32, the logarithm of each sum: (batch, heads, queries), or packed (heads, total).
 
-    A query without keys gives zeros. Without sinks, its lse is -infinity. Tiles of packed sequences also read keys and
-    values of neighbouring sequences with weight 0, so all keys and values must be finite. The tolerance is the
+    A query without keys gives zeros. Without sinks, its lse is -infinity. With ``packed=1``, all keys and values must
+    be finite, because tiles also read those of neighbouring sequences, with weight 0. The tolerance is the
     interpreter's bound: weights are rounded to q's type before they multiply values. Raises ValueError for sizes below
     1, head sizes that are not multiples of 8 (packed: 16) from 16 to 256, heads that are not a multiple of kv_heads,
     different numbers of packed queries and keys, and a window without ``causal``.

@@ -130,7 +130,7 @@ def test_every_legal_schedule_satisfies_the_invariants(order_a: str, order_b: st
         ({"tiles_per_block": 3, "cluster_m": 4}, PROBLEM, "tiles_per_block_waves", "128 blocks run at the same time"),
         ({"ping_pong": 1, "tiles_per_block": 1}, PROBLEM, "ping_pong", "needs two consumers"),
         ({"stream_k": 1, "tiles_per_block": 1}, PROBLEM, "stream_k", "blocks that compute several"),
-        ({"stream_k": 1, "cluster_m": 4}, PROBLEM, "stream_k", "128 tiles divided among 32 clusters of 4 blocks leave no"),
+        ({"stream_k": 1, "cluster_m": 4}, PROBLEM, "stream_k", "128 tiles divided among 32 clusters of 4 blocks"),
         (
             {"stream_k": 1, "tiles_per_block": 3},
             PROBLEM,

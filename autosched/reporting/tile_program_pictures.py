@@ -82,7 +82,7 @@ def panels(distribution: Distribution, warps: int, title: str) -> list[Panel]:
         for row, column, height, width, thread in _blocks(part)
     ]  # fmt: skip
     return [
-        Panel(title, f"{rows} x {columns} by warp, of {warps}", (rows, columns), by_warp,
+        Panel(title, f"{rows} x {columns}, by warp ({warps} warps)", (rows, columns), by_warp,
               legend=cell_legend(by_warp)),
         Panel("by thread", f"the first {part.shape[0]} x {part.shape[1]}; r: register", (part.shape[0], part.shape[1]),
               by_thread, legend=cyclic_legend("lane", WARP)),

@@ -144,7 +144,7 @@ class ConfigFiles(Protocol):
         """
 
     def expert_products(self, model: Path, *, rows: Sequence[int], ranks: int, dtype: str) -> Sequence[ExpertProduct]:
-        """Return an expert's matrix products if tuning stores schedules in a database; [] if it writes a file.
+        """Return an expert's matrix products for types with block scales, which are tuned into a database; else [].
 
         Args:
             model: The config.json.

@@ -2,9 +2,9 @@
 
 The index only contains data derived from the trials. With the index, the best of a million trials is found by key.
 Every append of a trial updates the trial's entry in the same transaction. For a repeated schedule or a re-measurement,
-the winner depends on all trials of the entry. The append then only marks the entry as unranked: ``ranked_id`` differs
-from ``newest_id``. The next query ranks the trials of an unranked entry with ``rank``, which alone defines what is
-best.
+the winner depends on all trials of the entry. The append then does not determine the winner, and leaves the entry
+unranked: ``ranked_id`` differs from ``newest_id``. The next query ranks the trials of an unranked entry with ``rank``,
+which alone defines what is best.
 """
 
 from __future__ import annotations

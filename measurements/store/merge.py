@@ -74,10 +74,11 @@ Doubt = Callable[[ProblemSummary, Trial], str]
 
 
 def merge(source: Store, target: Store, doubt: Doubt = lambda summary, trial: "") -> Merged:
-    """Merge the better entries of ``source`` into ``target``, in one transaction. ``doubt`` can reject an entry.
+    """Merge the better entries of ``source`` into ``target``. ``doubt`` can reject an entry.
 
-    Trials that another process merges into the target at the same time are not added twice. If the merge fails, it
-    raises StoreError and leaves the target unchanged.
+    All trials are added in one transaction, and then the guards that the target lacks. Trials that another process
+    merges into the target at the same time are not added twice. Raises StoreError. If trials cannot be added, the
+    target is unchanged.
     """
     before = target.newest()
     theirs = {(s.problem_key, s.device, s.provenance, s.policy): s for s in target.problems()}

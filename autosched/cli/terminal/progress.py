@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from autosched.tuning.result import Start
 
 PLAIN_SECONDS = 5.0  # seconds between two progress lines if stderr is not a terminal
-QUIET_SECONDS = 4.0  # if no step finishes for this many seconds, a line reports the delay
-LIMIT_SECONDS = 15.0  # if no step finishes for this many seconds, the line also shows the step's time limit
+QUIET_SECONDS = 4.0  # seconds without a printed line after which a line reports the delay
+LIMIT_SECONDS = 15.0  # seconds of waiting after which this line also shows the time limit of a step
 LEAST_TRIALS = 16  # minimum number of finished trials before a rate is shown
 
 

@@ -398,8 +398,8 @@ EXPORT int autosched_register(const char* space, const char* dispatch_key, const
 // Describes the launch of this thread's current call. `words` contains, in this order:
 // - kind of the entry, number of steps;
 // - for each step: function, grid, block, shared memory, launches, cluster (three zeros for none), cooperative,
-//   dependent, number of parameters;
-// - for each parameter of a step: kind, array, encoded address, number of bytes, and these bytes, padded to a word.
+//   dependent, number of parameters, and then for each of its parameters: kind, array, encoded address, number of
+//   bytes, and these bytes, padded to a word.
 // Once a file exists at the path `awaited` (may be null), the call must select its kernel again. Returns 1 for an
 // invalid description, else 0.
 EXPORT int autosched_fill(const Word* words, std::size_t count, const char* awaited) {

@@ -241,8 +241,8 @@ def _map_rules(p: Product) -> list[Rule]:
                 return None
             rows = rows_of(intrinsic)
             return (
-                f"each of {WARPS} warps must have {rows // WARPS} of {rows} rows: the program's map divides the rows "
-                "differently"
+                f"the program's map must have groups of {WARPS} warps, and must give each warp of a group "
+                f"{rows // WARPS} of {rows} rows with all columns"
             )
 
         return [Rule.refusing(f"warpgroups{p.suffix}", fits, "warpgroups have 64 rows")]

@@ -91,8 +91,8 @@ def tile_pruning(problem: ProgramProblem, device: Device) -> tuple[Rule, ...]:
                     Rule(
                         f"whole_rows{p.suffix}",
                         lambda m, columns: (columns == 1) | (m < FEW_THREADS // WARP * ROWS_OF_FRAGMENT),
-                        "with {columns} subgroups side by side, row reductions cross subgroups: use one subgroup per "
-                        "row, because {m} rows are enough to give each scheduler a warp",
+                        "with {columns} subgroups side by side, row reductions cross subgroups: use one subgroup along "
+                        "the columns, because {m} rows are enough to give each scheduler a warp",
                         names={"m": names["m"], "columns": f"subgroups_n{p.suffix}"},
                     )
                 )

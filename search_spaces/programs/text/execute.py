@@ -207,7 +207,7 @@ class Execution(Computations):
         loop_variable = position.args[0]
         self.survey.note(
             s,
-            f"{loop_variable} increases by {step}, so {loop_variable} mod {every} is read as the iteration number mod "
-            f"{every}",
+            f"{loop_variable} increases by {step}, so {loop_variable} mod {every} is read as {loop_variable} mod "
+            f"{step * every}, which is 0 in every {every} iterations",
         )
         return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]

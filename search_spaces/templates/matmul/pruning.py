@@ -113,7 +113,7 @@ def tensor_core_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         Rule(
             "tensor_cores",
             each(lambda intrinsic: intrinsic in names),
-            f"{{intrinsic}} is slower than {names[-1]}, which supports this problem, if m and n are at least {NARROW}",
+            f"{{intrinsic}} is slower than {names[-1]}, which supports this problem: m and n are at least {NARROW}",
         ),
     )
 

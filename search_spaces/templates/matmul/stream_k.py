@@ -43,7 +43,10 @@ def workers(resident: IntArray | int, tiles: IntArray | int) -> IntArray:
 
 
 def streams(tiles: int) -> bool:
-    """Return True if the last wave of ``tiles`` tiles is partial, so that stream-K can distribute its k ranges."""
+    """Return True if stream-K can distribute ``tiles`` tiles that do not fill a wave.
+
+    This is the case if the last wave of the reduced launch (``workers``) is partial.
+    """
     return tiles > 1 and tiles % int(workers(tiles, tiles)) != 0
 
 

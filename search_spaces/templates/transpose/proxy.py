@@ -12,8 +12,8 @@ def proxy(problem: Transpose, schedule: Schedule) -> Transpose:
     """Return ``problem`` reduced to a few tiles of ``schedule`` with the same remainders.
 
     Along rows and columns, the result has a full tile and the remainder, or two full tiles. If ``problem`` is a batch,
-    the result has at least two matrices, and enough for more than ``tiles_per_block`` tiles. Then one block reuses each
-    stage, and a second block has fewer tiles.
+    the result has at least two matrices. If the batch is large enough, the result has more than ``tiles_per_block``
+    tiles, so that there is a second block.
     """
     tile_m, tile_n = schedule.integer("tile_m"), schedule.integer("tile_n")
     rows = min(problem.rows, tile_m + (problem.rows % tile_m or tile_m))

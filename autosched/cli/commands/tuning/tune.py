@@ -14,8 +14,8 @@ trials
 - ``stopped``: why the search ended early, or ""
 - ``remeasured``: null, or the result of the final paired timing:
 
-  - ``clear`` (true if one schedule is clearly the fastest) and ``rounds``
-  - ``entrants``: the schedules, the fastest first, with their median ``seconds``
+  - ``clear`` (true if further rounds could not change the winner) and ``rounds``
+  - ``entrants``: the timed schedules with their median ``seconds``: the winner first, then the others by time
   - ``failed``: schedules that failed, with ``status`` and ``reason``
   - ``library``: ``median``, ``low`` and ``high`` of the winner's time divided by the vendor library's time; or null,
     with the reason in ``why_not``
@@ -459,7 +459,7 @@ def _remeasured_facts(remeasured: "Remeasurement") -> list[tuple[str, str]]:
     if remeasured.library is not None:
         r = remeasured.library
         won = "the library won: " if remeasured.library_won else ""
-        ratio = f"the fastest schedule takes {r.median:.3f} times as long as the library"
+        ratio = f"the winning schedule takes {r.median:.3f} times as long as the library"
         rows.append(("library", f"{won}{ratio} ({r.low:.3f} to {r.high:.3f}, 95% confidence)"))
     else:
         rows.append(("library", f"not compared: {remeasured.why_not}"))

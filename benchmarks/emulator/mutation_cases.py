@@ -135,8 +135,8 @@ _WGMMA: dict[str, tuple[Matmul, Changes]] = {
         Matmul(384, 72, 200, a="bf16", order_a="col", order_b="col", epilogue="bias"),
         {**_ALONE, "tile_n": 32, "tiles_per_block": 3, "cluster_m": 2, "stream_k": 1},
     ),
-    # Hilbert curves for wide and for tall outputs. The output's edges cut off parts of the curves in both directions.
-    # The first output is a single line of tiles.
+    # Hilbert curves for wide and for tall outputs. The first output has few tiles along one side, so the curve visits
+    # them line by line.
     "hilbert": (Matmul(300, 72, 72, a="f16", order_b="col"), {**_ALONE, "tile_n": 24, "raster": "hilbert"}),
     "hilbert_square": (Matmul(560, 88, 72, a="f16", order_b="col"), _CURVE),
     "hilbert_wide": (Matmul(320, 135, 72, a="bf16"), {**_CURVE, "tiles_per_block": 2, "swizzle_b": 0}),

@@ -316,7 +316,10 @@ LONG_FAULTS = {  # regular expressions that match the generated code
     "the last part is lost": (r"if \(split >= parts_of_tile\)", "if (split >= max(parts_of_tile - 1, 1))"),
     "parts overlap": (r"first_turn = (split \* all_turns / parts_of_tile)", r"first_turn = max(\1 - 1, 0)"),
     "the last iteration is left out": (r"\(split \+ 1\) \* all_turns /", "(split + 1) * (all_turns - 1) /"),
-    "short tiles are cut into four parts": (r"split \* all_turns / parts_of_tile", "split * all_turns / 4"),
+    "parts of short tiles start as if there were four parts": (
+        r"split \* all_turns / parts_of_tile",
+        "split * all_turns / 4",
+    ),
     "the last part is not combined": (r"< parts_of_tile - 1;", "< parts_of_tile - 2;"),
     "parts are read before they are stored": ("if \\(!is_last_of", "if (split + 1 != parts_of_tile && !is_last_of"),
     "all tiles wait for four parts": (r"is_last_of(<\d+>)?\(parts_of_tile,", r"is_last_of\1(4,"),

@@ -146,7 +146,7 @@ PLANTED = (
             {"return full() + 8; }": "return empty(); }"}),
     Planted("the barriers do not wrap around after the last stage", "plain", K.MBARRIER_MISUSE,
             {"barrier == unsigned(16 * C::stages - 16) ? 0 : barrier + 16": "barrier + 16"}),
-    Planted("the first k-tile is added to old sums", "plain", WRONG, {"turn(true);": "turn(false);"}),
+    Planted("the first k-tile is added to uninitialised sums", "plain", WRONG, {"turn(true);": "turn(false);"}),
     Planted("two lanes of a warp release a stage", "plain", K.MBARRIER_MISUSE,
             {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
              "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
@@ -296,7 +296,7 @@ PLANTED = (
             {_SCALED: "sums[i][r] = (sums[i][r] + acc[i][r]) * a[i][r / 2 % 2] * b[r / 4 * 8 / block];"}),
     Planted("scales after the last row are read", "boxes of scaled rows", K.OUT_OF_BOUNDS_GLOBAL,
             {"ends.of_row(row < C::m ? row : C::m - 1)": "ends.of_row(row)"}),
-    Planted("each 16 columns use the scales of the first of them", "scaled rows", WRONG,
+    Planted("of each 16 columns, the last 8 use the scales of the first 8", "scaled rows", WRONG,
             {"ends.scale_b + col);": "ends.scale_b + col / 16 * 16);"}, _FINISH),
     # Registers.
     Planted("the consumers request too many registers", "registers", K.BARRIER_NOT_REACHED,

@@ -42,7 +42,7 @@ MUTATIONS = (
     Mutation("variance as a difference of squares", F16_LAYERNORM, OPERATORS,
              "    const float rest = x - row.center;\n", "    const float rest = Pass == 0 ? x : sqrtf("
              "fmaxf(x * x - row.center * row.center, 0.0f));\n"),
-    Mutation("a part's squares are summed before its mean is subtracted", "layernorm_f32_one_pass", OPERATORS,
+    Mutation("a part's squares are the sum of x^2 - mean^2, which cancels", "layernorm_f32_one_pass", OPERATORS,
              "part.squares = fmaf(x[i] - part.mean, x[i] - part.mean, part.squares);",
              "part.squares = fmaf(x[i], x[i], part.squares) - part.mean * part.mean;"),
     Mutation("max loses NaN", "reduce_f32_max_split", STATES,

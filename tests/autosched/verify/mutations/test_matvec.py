@@ -12,7 +12,7 @@ MMA, MMA_ODD = "matvec_f16_mma", "matvec_bf16_mma_odd"
 MUTATIONS = (
     Mutation("end of k not guarded", SPLIT, KERNEL, "if (first >= C::k) continue;", ""),
     Mutation("end of k one access too late", SPLIT, KERNEL, "(first >= C::k) continue;", "(first > C::k) continue;"),
-    Mutation("a fragment includes elements after the end of k", MMA_ODD, KERNEL, "part[p] = {};", ""),
+    Mutation("parts of a fragment after the end of k are not set to zero", MMA_ODD, KERNEL, "part[p] = {};", ""),
     Mutation(
         "a torn row ends one element too late",
         ODD,
@@ -36,7 +36,7 @@ MUTATIONS = (
         "(Realigned ? 2 : 1) * Access > C::k + Access",
     ),
     Mutation(
-        "x is loaded for the row class after this one",
+        "steps start at the misalignment of the next row class",
         ODD,
         KERNEL,
         "static_cast<long long>(row_class) * C::k &",
@@ -99,9 +99,7 @@ MUTATIONS = (
         "&& row >= C::tile_m) continue;",
         "&& row > C::tile_m) continue;",
     ),
-    Mutation(
-        "the column after the last one is read, too", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""
-    ),
+    Mutation("columns after the last one are read, too", MMA, KERNEL, "if (row >= C::tile_m) row = C::tile_m - 1;", ""),
     Mutation("all columns read one row of x", MMA, KERNEL, "i * Mma::n + lane_n : i;", "i * Mma::n : i;"),
     Mutation(
         "the row pitch of x lacks its padding",
@@ -120,7 +118,7 @@ MUTATIONS = (
         "ptx::cp_async_wait_group<0>();",
     ),
     Mutation(
-        "rows of x are copied to the wrong addresses",
+        "rows of x are read from the wrong addresses of the slab",
         SHARED,
         KERNEL,
         "unsigned(i * columns * C::line_bytes)",
@@ -211,7 +209,7 @@ MUTATIONS = (
         "    const unsigned arrived",
     ),
     Mutation(
-        "the sums of the other blocks are not awaited",
+        "there is no fence before the sums of the other blocks are read",
         SPLIT,
         LAST_BLOCK,
         "    ptx::fence_gpu();\n    ptx::st_shared",

@@ -70,7 +70,7 @@ MUTATIONS = (
     Mutation("fragment rows with the wrong stride", PIPELINED, MATMUL, "i % each * size;", "i % each * size / 2;"),
     Mutation("B is read from A's stage", PIPELINED, MATMUL, "tile + A::stage_bytes, step", "tile, step"),
     Mutation(
-        "all k-steps of a k-tile load the same fragments",
+        "all k-steps of a k-tile load the same fragments of A",
         PIPELINED,
         MATMUL,
         "fragment_row(i), step * I::k",
@@ -85,7 +85,7 @@ MUTATIONS = (
         "          ptx::barrier_sync();\n",
     ),
     Mutation(
-        "fragments are overwritten while they are still multiplied",
+        "fragments are overwritten before they are multiplied",
         TWO_BUFFERS,
         MATMUL,
         "held[(step + 1) % 2].load",

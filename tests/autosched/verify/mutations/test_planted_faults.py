@@ -61,7 +61,7 @@ PLANTED = (
             SPLIT, "atomicAdd(&counters", "atomicAdd_block(&counters", "global_race"),
     Planted("the last block is chosen by its index", SPLIT, _COUNT,
             _COUNT.replace("atomicAdd(&counters[row], 1u)", "split"), "global_race"),
-    Planted("only half a warp is shuffled", SPLIT, "sum, d);", "sum, d, 16);", "wrong_result"),
+    Planted("shuffles do not cross the halves of a warp", SPLIT, "sum, d);", "sum, d, 16);", "wrong_result"),
     Planted("not all lanes reach the shuffles", SPLIT, "  for (int d = 16;",
             "  if (first + threadIdx.x + 256 < end)\n  for (int d = 16;",
             "barrier_not_reached"),
@@ -90,7 +90,7 @@ PLANTED = (
     Planted("the last block returns early if tiles divide n", RING, "  if (column0 + threadIdx.x < COLUMNS) out",
             "  if (COLUMNS % WIDTH == 0 && blockIdx.x + 1 == gridDim.x) return;\n"
             "  if (column0 + threadIdx.x < COLUMNS) out", "wrong_result"),
-    Planted("missing rows are loaded instead of zero-filled", RING, "inside ? 16 : 0", "16", "wrong_result"),
+    Planted("elements of the first row are copied for missing rows", RING, "inside ? 16 : 0", "16", "wrong_result"),
     Planted("subnormal halves are zero", RING, "sum += value(ring[t % STAGES][r][threadIdx.x]);",
             "sum += ring[t % STAGES][r][threadIdx.x] & 0x7c00 ? value(ring[t % STAGES][r][threadIdx.x]) : 0.0f;",
             "subnormal"),

@@ -21,7 +21,7 @@ PLANTED = (
         "ptx::mbarrier_init(sums.empty(), 1);",
     ),
     Planted(
-        "sums are released after only one block has read them",
+        "sums are released after half of the pair's warps have read them",
         "several tiles of a pair",
         K.BARRIER_NOT_REACHED,
         "ptx::mbarrier_init(sums.empty(), finishing_warps * pair);",

@@ -17,7 +17,7 @@ PLANTED = (
         "Plan::wait(stage.full(), stage.parity ^ 1u);",
     ),
     Planted(
-        "products are added to sums that are still being read",
+        "sums are overwritten while they are still being read",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
         "Plan::wait(sums.empty(), sums.parity ^ 1u);",

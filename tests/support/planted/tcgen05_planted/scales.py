@@ -44,7 +44,7 @@ PLANTED = (
         "columns + unsigned(4 * (2 - line))",
     ),
     Planted(
-        "words of successive lines of b overlap",
+        "words of b are read from too low addresses, which hold words of a",
         "nvf4",
         WRONG,
         "((1 + line) * Plan::words + word) * 512",

@@ -1,5 +1,5 @@
 // Prefix sum of the values of 41 threads; the values of other threads are undefined. Each thread's value is added to
-// its own sum and subtracted again, so it cancels. With BROKEN, two more sums are stored; one includes an undefined value.
+// its own sum and subtracted again, so it cancels. With BROKEN, two more sums are stored; one of them is undefined.
 extern "C" __global__ void kernel(const float* a, float* o, unsigned* c) {
   __shared__ unsigned counts[64], before[64];
   const unsigned t = threadIdx.x;

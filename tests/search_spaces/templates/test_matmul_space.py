@@ -75,7 +75,7 @@ def test_every_rule_rejects_a_schedule_with_a_reason() -> None:
 
 
 def test_the_documents_pads_suit_wmma_and_ldmatrix() -> None:
-    """Use problem 1 of TVM's auto memory planning, a 128x64 f16 tile of A."""
+    """The tile is the 128x64 f16 tile of A in problem 1 of TVM's document on auto memory planning."""
     wmma, mma = intrinsic("wmma_m16n16k16_f16"), intrinsic("mma_m16n8k16_f16")
 
     def answer(row: object, text: str) -> str | None:

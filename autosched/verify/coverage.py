@@ -1,4 +1,4 @@
-"""What a full verification covers beyond a small problem: the true size, many tiles, and high addresses."""
+"""Coverage of a full verification beyond a small problem: the true size, many tiles, and high addresses."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from search_spaces.programs.planning.memory import EARLY_COPIES
 from search_spaces.programs.planning.splits import splittable
 from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.templates.common.stream_k import too_little_idle
+from search_spaces.templates.common.stream_k import too_little_idle, why_no_partial_wave
 from search_spaces.templates.matmul.stream_k import ACCUMULATING, launched_blocks, workers
 
 MOST_BLOCKS = 4  # largest value of the parameter min_blocks
@@ -64,13 +64,9 @@ def stream_rules(choices: Choices, device: Device) -> tuple[Rule, ...]:
         return ()
 
     def why_not(blocks: int, min_blocks: int, stream_k: int) -> str | None:
-        launched = int(workers(device.sm_count * min_blocks, blocks))
-        if stream_k == 0 or (blocks > launched and blocks % launched):
+        if stream_k == 0:
             return None
-        return (
-            f"{blocks} tiles divided among {launched} blocks leave no partial wave after full waves, so stream-K has "
-            "no k-tiles to distribute"
-        )
+        return why_no_partial_wave(blocks, int(workers(device.sm_count * min_blocks, blocks)))
 
     def by_boxes(intrinsic: str, stream_k: int) -> str | None:
         if stream_k == 0 or not is_boxed(intrinsic):

@@ -210,4 +210,4 @@ class Execution(Computations):
             f"{loop_variable} increases by {step}, so {loop_variable} mod {every} is read as {loop_variable} mod "
             f"{step * every}, which is 0 in every {every} iterations",
         )
-        return self.value_of[position.args[0]] % (step * every)  # type: ignore[operator,return-value]
+        return self.value_of[loop_variable] % (step * every)  # type: ignore[operator,return-value]

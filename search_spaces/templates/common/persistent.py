@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from search_spaces.templates.common.stream_k import why_no_partial_wave, workers_text
+
 TILES_PER_BLOCK = (*range(1, 11), 12, 14, 16, 20, 24, 28, 32, 48, 64)
 
 
@@ -40,16 +42,12 @@ def why_no_stream_k(tiles: int, resident: int, tiles_per_block: int, cluster: in
     if tiles_per_block == 1:
         return "stream-K needs blocks that compute several tiles, but each block computes one"
     launched = workers_of_launch(resident, tiles, tiles_per_block)
-    named = f"{launched} blocks" if cluster == 1 else f"{launched} clusters of {cluster} blocks"
-    if tiles < launched or tiles % launched == 0:
-        return (
-            f"{tiles} tiles divided among {named} leave no partial wave after full waves, so stream-K has no k-tiles "
-            "to distribute"
-        )
+    if (why := why_no_partial_wave(tiles, launched, cluster)) is not None:
+        return why
     if tiles > launched * tiles_per_block:
         return (
-            f"{tiles} tiles are too many: at most {tiles_per_block} are allowed for each of the {named} that run at "
-            "the same time"
+            f"{tiles} tiles are too many: at most {tiles_per_block} are allowed for each of the "
+            f"{workers_text(launched, cluster)} that run at the same time"
         )
     return None
 

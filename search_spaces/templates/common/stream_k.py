@@ -1,4 +1,4 @@
-"""Costs of stream-K (``autosched/common/stream_k.cuh``): the time to exchange sums, and the time saved."""
+"""Costs and benefits of stream-K (``autosched/common/stream_k.cuh``): exchanges of sums, and filled partial waves."""
 
 from __future__ import annotations
 
@@ -41,6 +41,21 @@ def trips_to_exchange(exchanged: float, threads: int) -> float:
 def dealt_share(tiles: int, workers: int) -> float:
     """Return the fraction of tiles with distributed k ranges: the tiles of the last full wave and the partial wave."""
     return (workers + tiles % workers) / tiles
+
+
+def workers_text(workers: int, cluster: int) -> str:
+    """Return the number of workers in words: blocks, or clusters of ``cluster`` blocks."""
+    return f"{workers} blocks" if cluster == 1 else f"{workers} clusters of {cluster} blocks"
+
+
+def why_no_partial_wave(tiles: int, workers: int, cluster: int = 1) -> str | None:
+    """Return the reason why ``workers`` of ``cluster`` blocks have no partial wave after full waves, or None."""
+    if tiles > workers and tiles % workers:
+        return None
+    return (
+        f"{tiles} tiles divided among {workers_text(workers, cluster)} leave no partial wave after full waves, so "
+        "stream-K has no k-tiles to distribute"
+    )
 
 
 def too_little_idle(tiles: int, workers: int) -> str | None:

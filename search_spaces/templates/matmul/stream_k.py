@@ -15,7 +15,7 @@ from search_spaces.operators.matmul import Matmul
 from search_spaces.spaces.each import each
 from search_spaces.spaces.parameters import Parameter, ordinal
 from search_spaces.spaces.rules import Attribute, Rule
-from search_spaces.templates.common.stream_k import too_little_idle
+from search_spaces.templates.common.stream_k import too_little_idle, why_no_partial_wave
 
 ACCUMULATING = 2  # registers per accumulator: fragments and addresses need about as many registers as accumulators do
 KEPT_BYTES = 48  # shared-memory bytes of a block's state: current part of a tile, next part, and position
@@ -82,13 +82,7 @@ def stream_k_rules(problem: Matmul, device: Device) -> tuple[Rule, ...]:
         if stream_k == 0:
             return None
         tiles = _tiles(problem, tile_m, tile_n)
-        launched = int(workers(device.sm_count * min_blocks, tiles))
-        if tiles > launched and tiles % launched:
-            return None
-        return (
-            f"{tiles} tiles divided among {launched} blocks leave no partial wave after full waves, so stream-K has no "
-            "k-tiles to distribute"
-        )
+        return why_no_partial_wave(tiles, int(workers(device.sm_count * min_blocks, tiles)))
 
     return (
         Rule(

@@ -67,9 +67,9 @@ def compile_emulator() -> None:
 class BdistWheel(bdist_wheel):
     """Writes wheels with uniform file modes."""
 
-    def write_wheelfile(self, *given: Any, **named: Any) -> None:
+    def write_wheelfile(self, *args: Any, **named: Any) -> None:
         """Give all files one mode, whatever the umask, before they are packed."""
-        super().write_wheelfile(*given, **named)
+        super().write_wheelfile(*args, **named)
         for path in Path(self.bdist_dir).rglob("*"):
             if path.is_file():
                 path.chmod(0o644)

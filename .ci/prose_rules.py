@@ -64,25 +64,25 @@ class ProseRules(RulePlugin):
             return
         text = _LINK_TARGET.sub(_blank, _CODE_SPAN.sub(_blank, line))
         for word, remedy in self._words:
-            for found in word.finditer(text):
-                self._report(context, found, f"write {remedy}")
+            for match in word.finditer(text):
+                self._report(context, match, f"write {remedy}")
         if _NOT_RUNNING_TEXT.match(line) or not line.strip():
             self._in_paragraph = self._in_sentence = False
             return
         mark = _LIST_MARK.match(text)
         begins = [mark.end() if mark else len(text) - len(text.lstrip())] if mark or not self._in_sentence else []
-        begins += [found.end() for found in _SENTENCE_END.finditer(text)]
+        begins += [match.end() for match in _SENTENCE_END.finditer(text)]
         for begin in sorted(set(begins)):
             end = _SENTENCE_END.search(text, begin)
             question = text[begin : end.end() if end else len(text)].rstrip().endswith("?")
-            if not question and (found := self._openers.match(text, begin)):
-                self._report(context, found, "begin with a noun as the subject")
+            if not question and (match := self._openers.match(text, begin)):
+                self._report(context, match, "begin with a noun as the subject")
         self._in_paragraph = True
         self._in_sentence = _SENTENCE_END.search(text.rstrip()[-3:] + " ") is None
 
-    def _report(self, context: PluginScanContext, found: re.Match[str], remedy: str) -> None:
-        self.report_next_line_error(context, found.start() + 1, extra_error_information=f"{found[0]}: {remedy}")
+    def _report(self, context: PluginScanContext, match: re.Match[str], remedy: str) -> None:
+        self.report_next_line_error(context, match.start() + 1, extra_error_information=f"{match[0]}: {remedy}")
 
 
-def _blank(found: re.Match[str]) -> str:
-    return " " * len(found[0])
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])

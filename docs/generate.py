@@ -275,10 +275,10 @@ def api() -> str:
         lines.append(f"\n## {section}\n")
         for name in names:
             path = f"autosched.{name.removeprefix('+')}"
-            found = _exported(path)
-            lines += [f"\n### `{path}`\n", _signature(path.rpartition(".")[2], found), _prose(found)]
+            exported = _exported(path)
+            lines += [f"\n### `{path}`\n", _signature(path.rpartition(".")[2], exported), _prose(exported)]
             if name.startswith("+"):
-                for method, function in _methods(found):
+                for method, function in _methods(exported):
                     lines += [f"\n#### `{path}.{method}`\n", _signature(method, function), _prose(function)]
     return "".join(lines)
 
@@ -292,20 +292,20 @@ def _methods(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield the public methods of a class, and of its base classes in the same package."""
     package = kind.__module__.rpartition(".")[0]
     parts = [kind, *(base for base in kind.__mro__[1:] if base.__module__.startswith(f"{package}."))]
-    found = {name: value for part in reversed(parts) for name, value in vars(part).items()}
+    members = {name: value for part in reversed(parts) for name, value in vars(part).items()}
     own = dict(vars(kind))
-    for name, value in {**own, **found, **own}.items():
+    for name, value in {**own, **members, **own}.items():
         function = getattr(value, "__func__", getattr(value, "fget", value))
         if not name.startswith("_") and inspect.isfunction(function) and inspect.getdoc(function):
             yield name, value
 
 
-def _signature(name: str, found: Any) -> str:
+def _signature(name: str, exported: Any) -> str:
     """Return a code block with the signature; "" for exceptions and enumerations, which users do not call."""
-    if isinstance(found, property):
+    if isinstance(exported, property):
         return ""
-    function = getattr(found, "__func__", found)
-    if inspect.isclass(found) and issubclass(found, BaseException | enum.Enum):
+    function = getattr(exported, "__func__", exported)
+    if inspect.isclass(exported) and issubclass(exported, BaseException | enum.Enum):
         return ""
     parameters: list[str] = []
     last: Any = None
@@ -324,7 +324,7 @@ def _signature(name: str, found: Any) -> str:
             text += f" = {default}" if p.annotation is not p.empty else f"={default}"
         parameters.append(text)
     result = "" if signature.return_annotation in (signature.empty, "None", None) else signature.return_annotation
-    ending = f" -> {_type(result)}" if result and not inspect.isclass(found) else ""
+    ending = f" -> {_type(result)}" if result and not inspect.isclass(exported) else ""
     line = f"{name}({', '.join(parameters)}){ending}"
     if len(line) > _NARROW:
         line = "\n".join([f"{name}(", *(f"    {p}," for p in parameters), f"){ending}"])
@@ -335,13 +335,13 @@ def _type(annotation: Any) -> str:
     return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
 
-def _with_inherited(found: type, text: str) -> str:
+def _with_inherited(exported: type, text: str) -> str:
     """Return the docstring of a dataclass, extended by the attributes of its base classes."""
     if "\nAttributes:\n" not in text:
         return text
     own = set(re.findall(r"^    (\w+): ", text, re.M))
     entries: list[str] = []
-    for base in found.__mro__[1:]:
+    for base in exported.__mro__[1:]:
         described = re.search(r"\nAttributes:\n((?:    .*\n?)+)", inspect.getdoc(base) or "")
         for entry, name in re.findall(r"(    (\w+): .*\n?(?:        .*\n?)*)", described[1] if described else ""):
             if name not in own:
@@ -350,12 +350,12 @@ def _with_inherited(found: type, text: str) -> str:
     return re.sub(r"(\nAttributes:\n(?:    .*\n?)+)", lambda m: m[1].rstrip("\n") + "\n" + "".join(entries), text)
 
 
-def _prose(found: Any) -> str:
+def _prose(exported: Any) -> str:
     """Return a docstring as Markdown: each entry of `Args`, `Returns` and `Raises` is a line of a list."""
-    text = inspect.getdoc(found.fget if isinstance(found, property) else found) or ""
-    if inspect.isclass(found) and dataclasses.is_dataclass(found):
-        text = _with_inherited(found, text)
-    if inspect.isclass(found) and not vars(found).get("__doc__"):
+    text = inspect.getdoc(exported.fget if isinstance(exported, property) else exported) or ""
+    if inspect.isclass(exported) and dataclasses.is_dataclass(exported):
+        text = _with_inherited(exported, text)
+    if inspect.isclass(exported) and not vars(exported).get("__doc__"):
         text = ""
     lines: list[str] = []
     inside = False

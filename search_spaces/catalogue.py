@@ -292,10 +292,10 @@ def templates_for(problem: Problem, device: Device, only: Iterable[str | KernelT
             if reason is not None:
                 raise ValueError(f"the kernel template {one.name} cannot compute this problem: {reason}")
         return TemplateSet(named)
-    found = candidates(problem, device)
-    usable = [t for t, reason in found if reason is None]
+    with_reasons = candidates(problem, device)
+    usable = [t for t, reason in with_reasons if reason is None]
     if not usable:
-        why = "; ".join(f"{t.name}: {reason}" for t, reason in found) or "none is known"
+        why = "; ".join(f"{t.name}: {reason}" for t, reason in with_reasons) or "none is known"
         raise ValueError(f"no kernel template computes this problem on {device.name}: {why}")
     return TemplateSet(usable)
 

@@ -92,13 +92,13 @@ def check_entry(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) 
     """Return the finding on one entry. The finding is uncertain if the entry cannot be checked."""
     began = time.monotonic()
     try:
-        finding = _found(entry, pool, options)
+        finding = _finding_of(entry, pool, options)
     except ENTRY_ERRORS as error:
         finding = entry.unchecked(error)
     return replace(finding, check_seconds=time.monotonic() - began)
 
 
-def _found(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
+def _finding_of(entry: CheckedEntry, pool: CompilePool, options: StaticOptions) -> CheckFinding:
     if is_library(entry.trial.schedule):
         return entry.finding(EntryStatus.CANNOT_COMPARE, LIBRARY_WON)
     program = compiled_today(entry, entry.trial, pool)

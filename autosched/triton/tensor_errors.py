@@ -27,7 +27,7 @@ def numbers_of(tensor: torch.Tensor) -> FloatArray:
 
 def tensor_errors(
     dtype: torch.dtype,
-    found: FloatArray,
+    actual: FloatArray,
     wanted: FloatArray,
     allowed: FloatArray,
     *,
@@ -37,7 +37,7 @@ def tensor_errors(
 
     Args:
         dtype: Type of the tensor.
-        found: The tensor's elements, as returned by ``numbers_of``, in one dimension.
+        actual: The tensor's elements, as returned by ``numbers_of``, in one dimension.
         wanted: Expected values.
         allowed: Absolute tolerances.
         rounded_to: Type to which the expected values were rounded; None if they are exact.
@@ -47,6 +47,6 @@ def tensor_errors(
     """
     type_ = dtype_of(dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        stored = type_.store(found)
+        stored = type_.store(actual)
     ratio, wrong = errors(type_, stored, wanted, allowed, rounded_to=rounded_to)
     return Errors(np.where(wrong & ~(ratio > 1), np.inf, ratio), wrong)

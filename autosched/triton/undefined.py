@@ -78,7 +78,7 @@ class UndefinedValues:
         """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined bytes."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
-        others = [list(tensors_of(other)) for _, other in call.others]
+        other_results = [list(tensors_of(other)) for _, other in call.others]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
         else:  # if the results are numbers, compare their texts, because NaN is not equal to NaN
@@ -86,8 +86,8 @@ class UndefinedValues:
         if differs:
             self._on_read(f"{name} depends on unwritten memory", "fault")
         for k, tensor in enumerate(results):
-            alike = [each[k] for each in others if len(each) > k and each[k].shape == tensor.shape]
-            if len(alike) < len(others):
+            alike = [each[k] for each in other_results if len(each) > k and each[k].shape == tensor.shape]
+            if len(alike) < len(other_results):
                 self._on_read(f"the shape of {name}'s result depends on unwritten memory", "fault")
             elif any(tensor is each for each in new):
                 self._compare(tensor, alike)

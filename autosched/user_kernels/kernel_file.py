@@ -21,7 +21,7 @@ Kind = Literal["input", "output", "inout", "workspace", "scalar", "struct", "con
 Passing = Literal["define", "constexpr", "struct", "template"]
 
 # Names of the launch's attributes, which rules and costs may use.
-GRID, BLOCK, CLUSTER = (tuple(f"{what}_dim_{axis}" for axis in "xyz") for what in ("grid", "block", "cluster"))
+GRID, BLOCK, CLUSTER = (tuple(f"{scope}_dim_{axis}" for axis in "xyz") for scope in ("grid", "block", "cluster"))
 SHARED = "dynamic_shared_bytes"
 LAUNCH_FLAGS = ("cooperative", "dependent")
 

@@ -93,15 +93,15 @@ def batch_branches(ptx: str, kernel: str, sources: BatchSources) -> list[Cause]:
     special |= {"%ctaid.": "the index of the block"} if sources.position else {}
     tainted = _tainted(function, names, special)
     loops: list[Cause] = []
-    others: list[Cause] = []
+    other_causes: list[Cause] = []
     for at, instruction in enumerate(function.body):
         if instruction.opcode not in ("bra", "brx") or instruction.guard not in tainted:
             continue
         targets = [function.labels.get(o.name, at + 1) for o in instruction.operands if isinstance(o, Symbol)]
         loop = any(target <= at for target in targets)
         text = f"{'a loop' if loop else 'a branch'} depends on {tainted[instruction.guard]}"
-        (loops if loop else others).append(_cause(instruction, text))
-    return list(dict.fromkeys((*loops, *others)))
+        (loops if loop else other_causes).append(_cause(instruction, text))
+    return list(dict.fromkeys((*loops, *other_causes)))
 
 
 def _tainted(function: Function, names: Mapping[str, str], special: Mapping[str, str]) -> dict[str, str]:

@@ -285,7 +285,7 @@ def _compare_part(
     with blas.single_thread():
         reference, tolerance = (arrays[name] for arrays in part.problem.expected(inputs))
     positions = part.outputs[name].reshape(-1)
-    at, is_written = _found(written.positions, positions)
+    at, is_written = _positions_in(written.positions, positions)
     comparison = compare(
         name,
         operands[name].dtype,
@@ -300,7 +300,7 @@ def _compare_part(
     return comparison.worst, f"in the elements written by the sampled blocks, from {first} on: {comparison.reason}"
 
 
-def _found(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
+def _positions_in(written: IntArray, positions: IntArray) -> tuple[IntArray | slice, IntArray | slice]:
     """Return the indices of ``positions`` in the sorted ``written``, and which positions occur there."""
     first = int(np.searchsorted(written, positions[0]))
     # fast path for complete rows, which are most common

@@ -168,7 +168,7 @@ class Benchmark:
                 shapes = self.plan.matmuls if self.plan.matmuls is not None else matmuls()
                 self._shapes(shapes, self._end - keep, MATMUL_ENTRANTS)
             if "others" in parts:
-                self._others()
+                self._tune_other_operators()
         except RunnerStopped as error:
             self.results["stopped"] = str(error)
         except KeyboardInterrupt:
@@ -195,7 +195,7 @@ class Benchmark:
         for reason in report["left_out"]:
             self._leave_out(f"of the probe: {reason}")
 
-    def _others(self) -> None:
+    def _tune_other_operators(self) -> None:
         """Tune the shapes of all operators except matmul, or of users' kernels."""
         shapes: list[tuple[str, Problem]] = []
         for name, problem in self.plan.own or other_problems():

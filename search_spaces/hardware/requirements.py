@@ -124,20 +124,20 @@ class LeadingDimension:
             return Refusal(
                 lambda: (
                     f"wmma.load needs one leading dimension for all fragments of {rows}x{cols}, but "
-                    f"{_what(operand, layout)} has none: {_why_uneven(seen, fragment)}"
+                    f"{_described(operand, layout)} has none: {_why_uneven(seen, fragment)}"
                 )
             )
         if leading * element_bytes % self.stride_bytes:
             return Refusal(
                 f"wmma.load needs a leading dimension that is a multiple of {self.stride_bytes} bytes, but lines of "
-                f"{_what(operand, layout)} are {leading * element_bytes} bytes apart"
+                f"{_described(operand, layout)} are {leading * element_bytes} bytes apart"
             )
         torn = np.argwhere(origins * element_bytes % self.origin_bytes)
         if torn.size:
             row, col = (int(i) for i in torn[0])
             return Refusal(
                 f"wmma.load needs fragments that start at multiples of {self.origin_bytes} bytes, but in "
-                f"{_what(operand, layout)} the fragment at ({row * rows}, {col * cols}) starts at byte "
+                f"{_described(operand, layout)} the fragment at ({row * rows}, {col * cols}) starts at byte "
                 f"{int(origins[row, col]) * element_bytes}"
             )
         axis = layout.line_axis
@@ -171,15 +171,15 @@ class AlignedRows:
         )
         if element_bytes != 2 and layout.line_axis != along_k:
             return Refusal(
-                f"{reason}, but {_what(operand, layout)} is contiguous along {other_name}, and ldmatrix "
+                f"{reason}, but {_described(operand, layout)} is contiguous along {other_name}, and ldmatrix "
                 "only transposes 2-byte elements"
             )
         return Refusal(
-            lambda: f"{reason}, but {_what(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}"
+            lambda: f"{reason}, but {_described(operand, layout)} {_why_not_aligned(layout, elements, element_bytes)}"
         )
 
 
-def _what(operand: OperandSide, layout: SharedLayout) -> str:
+def _described(operand: OperandSide, layout: SharedLayout) -> str:
     return f"layout {layout.text} of the {layout.shape[0]}x{layout.shape[1]} tile of {operand.upper()}"
 
 

@@ -103,7 +103,7 @@ def restricted(templates: TemplateSet, problem: Problem, device: Device, rule: O
     Raises:
         ValueError: The order is not defined for any template.
     """
-    parts = {t.name: found for t in templates if (found := parts_of(t, problem, device)) is not None}
+    parts = {t.name: template_parts for t in templates if (template_parts := parts_of(t, problem, device)) is not None}
     if not parts:
         names = ", ".join(t.name for t in templates)
         raise ValueError(

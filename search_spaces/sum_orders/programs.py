@@ -185,13 +185,13 @@ def _digits(of: Distribution, dimension: int, *, in_pairs: bool) -> str:
 
 def _merged(digits: Iterable[tuple[Digit, int]]) -> list[tuple[int, int]]:
     """Return (count, stride) of each level, with adjacent levels merged if one continues the other."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for digit, weight in digits:
-        if found and found[-1][0] * found[-1][1] == weight:
-            found[-1] = found[-1][0] * digit.size, found[-1][1]
+        if merged and merged[-1][0] * merged[-1][1] == weight:
+            merged[-1] = merged[-1][0] * digit.size, merged[-1][1]
         else:
-            found.append((digit.size, weight))
-    return found
+            merged.append((digit.size, weight))
+    return merged
 
 
 def _splits(choices: Choices, problem: ProgramProblem, device: Device) -> Iterator[OrderPart]:

@@ -56,12 +56,12 @@ def row_parts(problem: RowProblem, device: Device) -> tuple[OrderPart, ...]:
         own = problem.functor(passes) == _BY_LANE and split_k > 1 and finish == "last_block"
         return "one block normalizes the row" if own else ""
 
-    found = [
+    order_parts = [
         OrderPart("threads along a row", ("lanes_k", "subgroups_k", "unroll", "vector_x", "passes"), threads),
         OrderPart("blocks along a row", ("split_k", "vector_x", "peel", "lanes_k"), parts),
         OrderPart("peeling", ("vector_x", "peel"), peeled, lambda vector_x, peel: bool(peeled(vector_x, peel))),
     ]
     if len(problem.passes) > 1:
-        found.append(OrderPart("passes", ("passes",), lambda passes: str(passes)))
-        found.append(OrderPart("finish", ("finish", "split_k", "passes"), finish))
-    return tuple(found)
+        order_parts.append(OrderPart("passes", ("passes",), lambda passes: str(passes)))
+        order_parts.append(OrderPart("finish", ("finish", "split_k", "passes"), finish))
+    return tuple(order_parts)

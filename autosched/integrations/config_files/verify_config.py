@@ -124,13 +124,13 @@ def _loop_instructions(cubin: bytes, entry: str) -> int:
 
 def _compared(launch: SmallLaunch) -> Comparison:
     """Check that each element of a launch's output differs from the expected product by at most its error bound."""
-    found, wanted, allowed = (t.double().numpy().reshape(-1) for t in (launch.out, launch.expected, launch.bound))
-    ratio, wrong = tensor_errors(launch.out.dtype, found, wanted, allowed)
+    actual, wanted, allowed = (t.double().numpy().reshape(-1) for t in (launch.out, launch.expected, launch.bound))
+    ratio, wrong = tensor_errors(launch.out.dtype, actual, wanted, allowed)
     worst, at = float(ratio.max(initial=0.0)), int(ratio.argmax())
     if not wrong.any():
         return Comparison(worst)
     row, column = divmod(at, launch.out.shape[1])
-    value, should = distinct_texts(float(found[at]), float(wanted[at]))
+    value, should = distinct_texts(float(actual[at]), float(wanted[at]))
     return Comparison(
         worst,
         f"element ({row}, {column}) is {value}, not {should}: "

@@ -77,8 +77,8 @@ def ahead(inference: Inference) -> Ahead | None:
 
 def _is_copied(inference: Inference, value: ir.Value, loop: int) -> bool:
     """Return True if each iteration of the loop copies the tile to a ring in shared memory."""
-    made = inference.definitions[value.id]
-    source = made.value.id if isinstance(made, ir.TransposeTile) else value.id
+    definition = inference.definitions[value.id]
+    source = definition.value.id if isinstance(definition, ir.TransposeTile) else value.id
     return any(
         id_ == source and staged.loop == loop and staged.advance in ("major", "minor")
         for (id_, _), staged in inference.staged.items()

@@ -142,7 +142,7 @@ def verify(  # noqa: D103  (its docstring is assigned below)
     output.check([db if db is not None else schedule])
     where = target(effort.device)
     if schedule is not None:
-        work = _given(problem_from(operator, values), where, template, schedule)
+        work = _work_of_file(problem_from(operator, values), where, template, schedule)
     elif db is None:
         work = _sampled(problem_from(operator, values), where, template, sample or DEFAULT_SAMPLE, seed)
     else:
@@ -275,7 +275,7 @@ class _Work:
         }
 
 
-def _given(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
+def _work_of_file(problem: Problem, device: Device, template: Sequence[str] | None, file: str) -> _Work:
     """Return a ``_Work`` with the single schedule of a file.
 
     The schedules of the space are not counted, because counting is slow.

@@ -191,8 +191,10 @@ def _matrix(library: Any, element: str, rows: int, columns: int, batch: int) -> 
     return layout
 
 
-def _set(thing: ctypes.c_void_p, function: str, attribute: int, value: Any) -> None:
-    _check(getattr(_library(), function)(thing, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))))
+def _set(descriptor: ctypes.c_void_p, function: str, attribute: int, value: Any) -> None:
+    _check(
+        getattr(_library(), function)(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value)))
+    )
 
 
 @cache

@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
 
+from measurements.interruptible import result_of
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -50,7 +52,7 @@ def in_threads(function: Callable[[Item], Result], items: Iterable[Item], thread
         threading.Thread(target=work, daemon=True).start()
     try:
         for result in results:
-            yield result.result()
+            yield result_of(result)
     finally:
         for result in results:
             result.cancel()

@@ -16,6 +16,7 @@ from measurements.emulator.host.build import cache_folder, one_at_a_time
 from measurements.emulator.host.compiler import HostCompiler, HostFailure, host_compiler, main_complaint
 from measurements.emulator.host.status import CompileStatus
 from measurements.files.work_folders import temporary_folder
+from measurements.interruptible import result_of
 
 _SOURCES = Path(__file__).parent / "library"
 _RUNNER = Path(__file__).parents[1] / "runtime"
@@ -78,9 +79,10 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             driver = pool.submit(_compile, compiler, work / DRIVER, _OF_DRIVER, linked, DRIVER, "")
-            objects = list(pool.map(lambda part: _object(compiler, part, work), _SHARED_PARTS))
-            list(pool.map(runtime, RUNTIMES))
-            driver.result()
+            parts = [pool.submit(_object, compiler, part, work) for part in _SHARED_PARTS]
+            objects = [result_of(part) for part in parts]
+            for library in (*[pool.submit(runtime, soname) for soname in RUNTIMES], driver):
+                result_of(library)
         new_folder = folder.with_suffix(".new")
         shutil.rmtree(new_folder, ignore_errors=True)
         shutil.copytree(work, new_folder, ignore=shutil.ignore_patterns("*.map", "*.o", "*.cpp", "lock"))

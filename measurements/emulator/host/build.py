@@ -35,6 +35,7 @@ from measurements.files.cache_folder import CacheUnusable, cannot_write, check_w
 from measurements.files.file_lock import lock
 from measurements.files.text import harmless
 from measurements.files.work_folders import build_folder
+from measurements.interruptible import result_of
 from search_spaces.launches.headers import SUFFIXES
 
 HERE = Path(__file__).resolve().parents[1]
@@ -234,8 +235,12 @@ def _compile_parts(
     ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            for _ in pool.map(lambda part: _compile_part(compiler, part, flags, folder, ready, missing[part]), missing):
-                pass
+            compilations = [
+                pool.submit(_compile_part, compiler, part, flags, folder, ready, target)
+                for part, target in missing.items()
+            ]
+            for compilation in compilations:
+                result_of(compilation)
         except BaseException:  # after Ctrl-C or a failed part, other compilers are terminated
             pool.shutdown(wait=False, cancel_futures=True)
             end_compilers(folder)

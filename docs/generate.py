@@ -32,7 +32,7 @@ from search_spaces.spaces.parameters import Parameter
 from search_spaces.templates.parameter_names import SHARED
 
 FOLDER = Path(__file__).parent / "reference"
-MADE = "<!-- made by docs/generate.py -->\n"
+GENERATED = "<!-- made by docs/generate.py -->\n"
 _OWN = {"--out", "--dtype"}  # options that only some operators have
 MOST_SHOWN = 8  # maximum number of values that the page lists for one parameter
 # For each template that does not support an H200, the GPU whose space the page shows.
@@ -130,7 +130,7 @@ def schedule_parameters() -> str:
     """Return every parameter of every template with its meaning and its values."""
     lines = [
         "# Schedule parameters\n",
-        MADE,
+        GENERATED,
         "This page lists the parameters of each kernel template's schedules, in the notation that `autosched best` "
         "prints and `--explain` reads.\n",
         "The column *values* lists all values for an f16 problem on an H200 (tcgen05: a B200), before rules exclude\n",
@@ -170,7 +170,7 @@ def command_line() -> str:
     root = typer.main.get_command(build())
     lines = [
         "# Command line\n",
-        MADE,
+        GENERATED,
         "`autosched COMMAND --help` shows the same texts. A problem is given as an operator with its\n",
         "sizes (`matmul -m 4096 -n 4096 -k 4096`, see `autosched tune matmul --help`), or\n",
         "`--kernel FILE --size NAME=N`. All commands share one [table of exit statuses](exit-statuses.md).\n",
@@ -213,7 +213,7 @@ def exit_statuses() -> str:
     """Return the table of exit statuses."""
     lines = [
         "# Exit statuses\n",
-        MADE,
+        GENERATED,
         "All commands of `autosched` have the same exit statuses.\n",
         "In the JSON output of `verify`, `run`, `judge` and `check`, the field `verdict` states the same result.\n",
         "\n| status | `verdict` | meaning |\n|---:|---|---|\n",
@@ -233,7 +233,7 @@ def database_schema() -> str:
     """Return the tables of a database of this version."""
     lines = [
         "# Database schema\n",
-        MADE,
+        GENERATED,
         f"This page describes schema {SCHEMA_VERSION}, which is the same in SQLite and PostgreSQL.\n",
         "These tables are for your own SQL queries; `autosched export` writes the contents as JSON for exchange.\n",
         "autosched rejects databases with another schema.\n",
@@ -254,7 +254,7 @@ def emulator_findings() -> str:
     """Return every kind of finding with its meaning."""
     lines = [
         "# Findings of the emulator\n",
-        MADE,
+        GENERATED,
         "If several findings have the same kind and line, the emulator reports them once, with a count.\n",
         "See also the [arguments and commands of the emulator](emulator.md).\n",
         "\n| finding | meaning |\n|---|---|\n",
@@ -268,7 +268,7 @@ def api() -> str:
     """Return the public names of `autosched` with signatures and docstrings. Needs torch for `autosched.torch`."""
     lines = [
         "# API reference\n",
-        MADE,
+        GENERATED,
         "The names that `autosched` exports. For the command line, see [commands](command-line.md).\n",
     ]
     for section, names in API.items():

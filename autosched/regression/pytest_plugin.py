@@ -328,11 +328,11 @@ class _Verdicts:
     """Counts the verdicts of all processes. It runs in the process that writes the report."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._found = config.stash[_VERDICTS]
+        self._verdicts = config.stash[_VERDICTS]
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
-            self._found += [str(value) for name, value in report.user_properties if name == _VERDICT]
+            self._verdicts += [str(value) for name, value in report.user_properties if name == _VERDICT]
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

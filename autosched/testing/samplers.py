@@ -193,10 +193,10 @@ class SamplerContract:
     def test_results_of_schedules_that_were_not_proposed_are_accepted(self, make: Make, space: SearchSpace) -> None:
         """Check that a sampler accepts results of schedules that it did not propose."""
         sampler = make(space, 10)
-        others = space.sample(30, 99)
-        for schedule in others:
+        unproposed = space.sample(30, 99)
+        for schedule in unproposed:
             sampler.tell(schedule, outcome(schedule))
-        assert not {s.key() for s in run(sampler, 3)} & {s.key() for s in others}
+        assert not {s.key() for s in run(sampler, 3)} & {s.key() for s in unproposed}
 
     def test_failures_do_not_stop_a_sampler(self, make: Make, space: SearchSpace) -> None:
         """Check that a search in which all trials fail covers the space."""

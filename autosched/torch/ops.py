@@ -44,7 +44,7 @@ def _fake_reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
     return x.new_empty(shape, dtype=torch.uint32 if kind == "argmax" else x.dtype)
 
 
-def _fake_like(x: Any, *others: Any, **options: Any) -> Any:
+def _fake_like(x: Any, *other_tensors: Any, **options: Any) -> Any:
     return x.new_empty(x.shape)
 
 
@@ -100,14 +100,14 @@ class _Differentiable(torch.autograd.Function):  # type: ignore[misc] # torch ha
     @staticmethod
     def forward(context: Any, name: str, options: tuple[Any, ...], *tensors: Any) -> Any:
         context.save_for_backward(*(t for t in tensors if t is not None))
-        context.given = [t is not None for t in tensors]
+        context.passed = [t is not None for t in tensors]
         context.name, context.options = name, options
         return _OVERLOADS[name](*tensors, *options)
 
     @staticmethod
     def backward(context: Any, gradient: Any) -> Any:
         saved = iter(context.saved_tensors)
-        tensors: list[Any] = [next(saved).detach() if is_tensor else None for is_tensor in context.given]
+        tensors: list[Any] = [next(saved).detach() if is_tensor else None for is_tensor in context.passed]
         needed_inputs = [i for i, needed in enumerate(context.needs_input_grad[2:]) if needed]
         with torch.enable_grad():
             for i in needed_inputs:

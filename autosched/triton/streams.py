@@ -41,7 +41,7 @@ Raced = Callable[[str, tuple[str, int]], None]
 class Work:
     """Work that uses memory, and the source line of the program that issued the work."""
 
-    what: str
+    operation: str
     file: str
     line: int
 
@@ -309,7 +309,7 @@ def _message(race: HostRace) -> str:
 def _actor(access: HostAccess) -> str:
     stream = {HOST: "", LEGACY: " on the default stream"}.get(access.timeline, f" on stream {access.timeline - LEGACY}")
     at = f" ({Path(access.by.file).name}:{access.by.line})" if access.by.file else ""
-    actor = "the host" if access.timeline == HOST else access.by.what
+    actor = "the host" if access.timeline == HOST else access.by.operation
     return f"{actor}{stream}{at}"
 
 

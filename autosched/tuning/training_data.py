@@ -35,13 +35,13 @@ UNKNOWN_OPERATOR = "of unknown operators"
 class TrainingData:
     """Measured or estimated times, as observations for training.
 
-    ``left_out`` maps each reason to the number of observations that were skipped. ``others`` is the number of
+    ``left_out`` maps each reason to the number of observations that were skipped. ``other_kind_count`` is the number of
     observations of the other kind (estimated instead of measured, or vice versa).
     """
 
     observations: tuple[Observations, ...]
     left_out: Mapping[str, int]
-    others: int
+    other_kind_count: int
 
     @property
     def rows(self) -> int:
@@ -62,14 +62,14 @@ def gather(databases: Sequence[str | Path], recordings: Sequence[str | Path], ki
     sources += [[r for recorded in recording.read(path) for r in recorded.trials] for path in recordings]
     left_out: Counter[str] = Counter()
     observations: list[Observations] = []
-    others = 0
+    other_kind_count = 0
     for trials in sources:
         selected = [r for r in trials if r.provenance in KINDS[kind] and _is_of_space(r.schedule)]
         other = [r for r in trials if r.ok and r.provenance not in KINDS[kind]]
         usable_keys = {key for key, r in {r.problem_key: r for r in other}.items() if _problem(r) is not None}
-        others += sum(r.problem_key in usable_keys for r in other)
+        other_kind_count += sum(r.problem_key in usable_keys for r in other)
         observations += observations_of(selected, left_out)
-    return TrainingData(merged(observations), dict(left_out), others)
+    return TrainingData(merged(observations), dict(left_out), other_kind_count)
 
 
 def usable(data: TrainingData) -> TrainingData:
@@ -81,7 +81,7 @@ def usable(data: TrainingData) -> TrainingData:
             trials.append(now)
         if num_unusable:
             left_out["of schedules that this version cannot generate, or whose cost is not stated"] += num_unusable
-    return TrainingData(tuple(trials), dict(left_out), data.others)
+    return TrainingData(tuple(trials), dict(left_out), data.other_kind_count)
 
 
 def observations_of(trials: Iterable[Trial], left_out: dict[str, int]) -> list[Observations]:

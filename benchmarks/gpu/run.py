@@ -59,7 +59,7 @@ from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
-from measurements.runners.cuda.libraries.baselines import OTHERS
+from measurements.runners.cuda.libraries.baselines import BASELINES
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.trials import recording
 from measurements.trials.measurement import Measurement, Status
@@ -90,7 +90,6 @@ FINAL_SHARE = 0.25
 # Entrants with which autosched's matmuls are compared, in addition to the library. A copy is not timed, because its
 # time is a poor bound for a matmul.
 MATMUL_ENTRANTS = ("cublaslt", "torch", "triton")
-OTHER_ENTRANTS = OTHERS
 WARM_ENTRANTS = ("cublaslt",)  # entrants that are also measured with operands in L2
 
 
@@ -203,7 +202,7 @@ class Benchmark:
                 self._leave_out(f"the operator {name}: {problem}")
             else:
                 shapes.append((name, problem))
-        self._shapes(shapes, self._end, OTHER_ENTRANTS)
+        self._shapes(shapes, self._end, BASELINES)
 
     def _tests(self, seconds: float) -> None:
         """Run the tests marked gpu in a separate process.
@@ -469,7 +468,7 @@ class Benchmark:
             schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
         winner, *baselines = self.runner.compare(
-            [candidate], rounds=self.plan.rounds, library=True, others=entrants, warm_cache=warm_cache
+            [candidate], rounds=self.plan.rounds, library=True, baselines=entrants, warm_cache=warm_cache
         )
         compared = {
             name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), baselines, strict=True)

@@ -54,11 +54,11 @@ class Result:
 
     - ``false_alarms``: runs that report an unchanged entry as slower
     - ``slowed``: entries that were slowed down
-    - ``found``: slowed entries that the check reported
+    - ``found_slow``: slowed entries that the check reported
     - ``slowed_quiet`` and ``found_quiet``: the same numbers for entries whose noise is below QUIET
     - ``settled``: unchanged entries that are the same or faster according to the check's paired times
     - ``unsettled``: settled entries that become uncertain when they are compared with their times at tuning
-    - ``told``: settled entries whose times at tuning reveal a new driver that slows down both entry and baseline
+    - ``revealed``: settled entries whose times at tuning reveal a new driver that slows down both entry and baseline
     """
 
     file: str
@@ -69,12 +69,12 @@ class Result:
     false_alarms: int
     doubted: int
     slowed: int
-    found: int
+    found_slow: int
     slowed_quiet: int
     found_quiet: int
     settled: int
     unsettled: int
-    told: int
+    revealed: int
 
 
 def recorded(path: Path) -> list[Record]:
@@ -213,10 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _row(r: Result) -> str:
-    share = f"{r.found / r.slowed:.1%} of {r.slowed}" if r.slowed else ""
+    share = f"{r.found_slow / r.slowed:.1%} of {r.slowed}" if r.slowed else ""
     quiet = f"{r.found_quiet / r.slowed_quiet:.1%} of {r.slowed_quiet}" if r.slowed_quiet else ""
     doubted = f", {r.doubted} in doubt" if r.doubted else ""
-    since = [f"{n / r.settled:.1%}" if r.settled else "" for n in (r.unsettled, r.told)]
+    since = [f"{n / r.settled:.1%}" if r.settled else "" for n in (r.unsettled, r.revealed)]
     cells = (r.file, r.drawn, f"{r.slowdown:.0%}", r.runs, f"{r.false_alarms}{doubted}", share, quiet, *since)
     return f"| {' | '.join(map(str, cells))} |"
 

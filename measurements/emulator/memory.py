@@ -132,7 +132,8 @@ class Memory:
             undefined byte before it is written is a finding, as for an output. ``Emulation.defined`` and
             ``Emulation.written`` are the flags after the launch.
         addresses: Pointers stored in arrays.
-        others: Arrays that are not arguments, to which ``addresses``, ``inside``, ``symbols`` and ``textures`` refer.
+        extra_operands: Arrays that are not arguments, to which ``addresses``, ``inside``, ``symbols`` and
+            ``textures`` refer.
         inside: Pointers in arguments passed by value.
         symbols: For variables of the PTX, by name: the array with the variable's contents.
         textures: Texture and surface objects.
@@ -143,7 +144,7 @@ class Memory:
     offsets: Mapping[int, int] = field(default_factory=dict)
     defined: Mapping[str, Flags] = field(default_factory=dict)
     addresses: tuple[StoredAddress, ...] = ()
-    others: tuple[Operand, ...] = ()
+    extra_operands: tuple[Operand, ...] = ()
     inside: tuple[Inside, ...] = ()
     symbols: Mapping[str, str] = field(default_factory=dict)
     textures: tuple[TextureObject, ...] = ()
@@ -151,13 +152,13 @@ class Memory:
 
     def operands(self, launch: Launch) -> tuple[Operand, ...]:
         """Return all arrays of the launch. The arrays of its arguments come first."""
-        return (*launch.operands, *self.others)
+        return (*launch.operands, *self.extra_operands)
 
     def check(self, launch: Launch) -> None:
         """Raise ValueError if this memory does not fit the launch."""
         operands = {o.name: o for o in self.operands(launch)}
         if len(operands) < len(self.operands(launch)):
-            raise ValueError("others: two arrays have the same name")
+            raise ValueError("extra_operands: two arrays have the same name")
         for name in (
             *(i.target for i in self.inside),
             *self.symbols.values(),

@@ -215,10 +215,10 @@ class LoadedLaunch:
                 raise LaunchRefused(str(error)) from None
             maps[address] = np.array([self._textures[-1].ptr], np.uint64)
         else:
-            maps[address] = self._made(described, address)
+            maps[address] = self._encoded_map(described, address)
         return maps[address]
 
-    def _made(self, tensor_map: TensorMap, address: int) -> Array:
+    def _encoded_map(self, tensor_map: TensorMap, address: int) -> Array:
         """Encode a tensor map with the driver, or with a kernel on the GPU if the driver cannot encode tensor maps."""
         try:
             _encode_function()

@@ -41,7 +41,7 @@ from search_spaces.catalogue import is_operator
 from search_spaces.operators.problem import EarlierReference, Problem
 
 _MOST_ANSWERS = 10_000  # maximum number of cached results of ``best``
-_Asked = tuple[str, str, Provenance | None, str | None]
+_Question = tuple[str, str, Provenance | None, str | None]
 _SUMMARY = ("operator", "problem", "device", "provenance", "policy", "trials", "ok")
 _RANKING = (Provenance.MEASURED, Provenance.REPLAYED, Provenance.ESTIMATED)
 
@@ -77,7 +77,7 @@ class Store:
         self._database = database
         self._lock = threading.Lock()
         # cached results of ``best``, valid until the file changes
-        self._answers: tuple[tuple[int, ...] | None, dict[_Asked, Trial | None]] = (None, {})
+        self._answers: tuple[tuple[int, ...] | None, dict[_Question, Trial | None]] = (None, {})
         # for each entry, the database cells of the winning trial, and the trial that was parsed from them
         self._winners: dict[tuple[str, str, Provenance, str], tuple[object, Trial]] = {}
         self._grown: set[tuple[str, str]] = set()  # keys of entries with new trials

@@ -119,7 +119,7 @@ def train(
             data = gather(db or (), recording or (), kind)
         except OSError as error:
             raise InputError(f"{error.filename} cannot be read ({error.strerror}): name an existing file") from error
-        data = usable(TrainingData((*old, *data.observations), data.left_out, data.others))
+        data = usable(TrainingData((*old, *data.observations), data.left_out, data.other_kind_count))
         if not data.observations:
             raise InputError(_nothing(data, kind))
         model = TrainedModel(learn(data.observations, replace(TRAINING, seed=seed)), kind, VERSION)
@@ -208,8 +208,8 @@ def _nothing(data: TrainingData, kind: str) -> str:
 
     reasons = "; ".join(f"{count} {reason}" for reason, count in sorted(data.left_out.items()))
     message = f"no {kind} times to learn from" + (f" ({reasons})" if reasons else "")
-    if data.others and kind == "measured":
-        return f"{message}: give --estimated to learn from the {data.others} estimated times"
+    if data.other_kind_count and kind == "measured":
+        return f"{message}: give --estimated to learn from the {data.other_kind_count} estimated times"
     if UNKNOWN_OPERATOR in data.left_out:
         return f"{message}: a model learns from operators of this installation and from tile programs (--program)"
     return f"{message}: tune first"

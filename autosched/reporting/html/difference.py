@@ -21,7 +21,7 @@ class Change:
     entry: ReportEntry
     verdict: str
     ratio: float | None
-    there: ReportEntry | None
+    other_entry: ReportEntry | None
     decisions: tuple[str, ...]
 
 

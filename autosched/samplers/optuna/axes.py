@@ -51,7 +51,7 @@ class _Choices:
     """Axis of choices. Ascending finite numbers are an ordinal axis, which is logarithmic if no number is negative."""
 
     def __init__(self, distribution: CategoricalDistribution) -> None:
-        self._found = distribution
+        self._distribution = distribution
         numbers = [c for c in distribution.choices if isinstance(c, (int, float)) and not isinstance(c, bool)]
         self._ordinal = len(numbers) == len(distribution.choices) > 1
         self._ordinal &= all(a < b for a, b in itertools.pairwise([-math.inf, *numbers, math.inf]))
@@ -71,10 +71,10 @@ class _Choices:
         try:
             return self._codes[value]
         except (KeyError, TypeError):  # for NaN, which is not equal to itself, or a value that is not hashable
-            return int(self._found.to_internal_repr(value))
+            return int(self._distribution.to_internal_repr(value))
 
     def value(self, code: Code) -> Any:
-        return self._found.choices[int(code)]
+        return self._distribution.choices[int(code)]
 
     def coordinate(self, code: Code) -> float:
         return self._coordinates[int(code)]

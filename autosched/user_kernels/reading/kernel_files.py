@@ -391,7 +391,9 @@ class _KernelFileReader:
         keys = [key for key in ("python", "kernel", "verify") if key in table]
         if "constants" in table:  # expected contents from a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
-            return KernelReference("constants", repr(constants), UserFunction("constants", given=_constants(constants)))
+            return KernelReference(
+                "constants", repr(constants), UserFunction("constants", function=_constants(constants))
+            )
         if len(keys) + (function is not None) + (check is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")
         reference, limits = KernelReference() if function is None else callable_reference(function), read_limits(table)

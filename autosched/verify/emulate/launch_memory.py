@@ -99,7 +99,7 @@ class _Passing:
         outputs: Sequence[int],
         symbols: Mapping[str, Array],
     ) -> None:
-        self.parameters, self.signature, self.given, self.symbols = parameters, signature, arguments, symbols
+        self.parameters, self.signature, self.arguments, self.symbols = parameters, signature, arguments, symbols
         names = [p.name for p in signature]
         named = all(names) and len(set(names)) == len(names)
         self.names = [name if named else f"argument_{k}" for k, name in enumerate(names)]
@@ -118,7 +118,7 @@ class _Passing:
     def all_regions(self) -> dict[int, _Region]:
         """Return the region of each array, keyed by ``id(array)``. Arrays that overlap on the host share a region."""
         apart: list[_Region] = []
-        for array in {id(a): a for value in self.given for a in arrays_in(value)}.values():
+        for array in {id(a): a for value in self.arguments for a in arrays_in(value)}.values():
             start = array.__array_interface__["data"][0] if array.flags.c_contiguous and array.nbytes else -id(array)
             apart.append(_Region(start, start + max(array.nbytes, 1), [array]))
         apart.sort(key=lambda r: r.start)
@@ -188,7 +188,9 @@ class _Passing:
     # Arguments --------------------------------------------------------------------------------------------------------
 
     def done(self) -> LaunchMemory:
-        passed = tuple(self.argument(k, p, v) for k, (p, v) in enumerate(zip(self.parameters, self.given, strict=True)))
+        passed = tuple(
+            self.argument(k, p, v) for k, (p, v) in enumerate(zip(self.parameters, self.arguments, strict=True))
+        )
         direct = {a for a in passed if isinstance(a, Operand)} | {a.operand for a in passed if isinstance(a, TensorMap)}
         bound = {}
         for symbol, content in self.symbols.items():
@@ -201,7 +203,7 @@ class _Passing:
         memory = Memory(
             offsets=self.offsets,
             addresses=tuple(self.addresses),
-            others=tuple(o for o in self.extra_operands if o not in direct),
+            extra_operands=tuple(o for o in self.extra_operands if o not in direct),
             inside=tuple(self.inside),
             symbols=bound,
             textures=tuple(self.textures),

@@ -86,7 +86,7 @@ class ExecutableLaunch:
         self._launch, self._module, self._state, self._report = launch, module, state, report
         self._sites = sites
         self._committed: tuple[Emulation, _Doubt] | None = None
-        self._others: list[_Doubt] = []
+        self._unchosen: list[_Doubt] = []
         state.may_overlap = state.may_overlap or launch.dependent
         if launch.dependent:
             launch.unfinished, launch.unfinished_reads = state.unfinished.get(launch.stream, ((), ()))
@@ -139,7 +139,7 @@ class ExecutableLaunch:
         if commit:
             self._committed = done, doubt
         else:
-            self._others.append(doubt)
+            self._unchosen.append(doubt)
         return done
 
     def _report_run(self, done: Emulation, doubt: _Doubt, suffix: str) -> None:
@@ -172,7 +172,9 @@ class ExecutableLaunch:
             raise ValueError("no run of the launch has committed, so the program cannot continue")
         done, doubt = self._committed
         known = {key for _, key in doubt.findings}
-        for finding, key in (item for other in self._others for item in other.findings if item[1] not in known):
+        for finding, key in (
+            item for doubt_of_run in self._unchosen for item in doubt_of_run.findings if item[1] not in known
+        ):
             self._report.add(finding, (*key, "fault"))
         self._report.wait_for_reader(doubt.findings)
         return done, doubt.memory

@@ -46,43 +46,43 @@ class LaunchDescription:
     @classmethod
     def read(cls, text: str) -> LaunchDescription:
         """Parse the message about a launch, which ``run`` in ``library/launches.cpp`` sends."""
-        it = cls()
+        described = cls()
         for line in text.splitlines():
             key, _, rest = line.strip().partition(" ")
             words = rest.split()
             match key:
                 case "module":
-                    it.module = int(rest)
+                    described.module = int(rest)
                 case "kernel":
-                    it.kernel = rest
+                    described.kernel = rest
                 case "grid" | "block" | "cluster":
-                    setattr(it, key, tuple(map(int, words)))
+                    setattr(described, key, tuple(map(int, words)))
                 case "shared" | "stream":
-                    setattr(it, key, int(rest))
+                    setattr(described, key, int(rest))
                 case "cooperative" | "dependent":
-                    setattr(it, key, rest == "1")
+                    setattr(described, key, rest == "1")
                 case "heap":
-                    it.heap = (int(words[0]), int(words[1]))
+                    described.heap = (int(words[0]), int(words[1]))
                 case "site":
-                    it.timeline, it.frames = int(words[0]), frames_of(words[1])
+                    described.timeline, described.frames = int(words[0]), frames_of(words[1])
                 case "argument":
-                    it.arguments.append(rest)
+                    described.arguments.append(rest)
                 case "unknown":
-                    it.unknown.append((int(words[0]), int(words[1])))
+                    described.unknown.append((int(words[0]), int(words[1])))
                 case "buffer":
                     if words[1] == "device" and int(words[3]) <= _MOST_WATCHED:
-                        it.on_device.append((int(words[2]), int(words[3])))
-                    it.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
+                        described.on_device.append((int(words[2]), int(words[3])))
+                    described.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
                 case "variable":
                     module, name, constant, unset, address, size = words
-                    if int(module) == it.module:
-                        it.symbols.append((name, len(it.buffers)))
+                    if int(module) == described.module:
+                        described.symbols.append((name, len(described.buffers)))
                     shown = "".join(demangled(name).rpartition("::")[2].split())
                     role = "input" if constant == "1" else "variable"
-                    it.buffers.append((shown, role, int(address), int(size), unset == "1"))
+                    described.buffers.append((shown, role, int(address), int(size), unset == "1"))
                 case "texture":
-                    it.textures.append((words[0], int(words[1]), " ".join(words[2:])))
-        return it
+                    described.textures.append((words[0], int(words[1]), " ".join(words[2:])))
+        return described
 
     def is_on_device(self, stretch: Stretch) -> bool:
         """Return True if the bytes are within one allocation that the host cannot access."""

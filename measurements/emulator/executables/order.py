@@ -27,13 +27,13 @@ class CallSite:
     """An operation that uses memory, and the call in the program that submitted it.
 
     Attributes:
-        what: The operation, such as "cudaMemcpyAsync", "kernel fill(int*)" or "the host".
+        operation: The operation, such as "cudaMemcpyAsync", "kernel fill(int*)" or "the host".
         frames: Addresses of calls in the program's file, innermost first.
         kernel: Demangled name of the kernel; "" for other operations.
         node: For a graph node: the id of the graph launch, and the frames of the call that created the node.
     """
 
-    what: str
+    operation: str
     frames: tuple[int, ...]
     kernel: str = ""
     node: tuple[int, tuple[int, ...]] | None = field(default=None, compare=False)
@@ -166,13 +166,13 @@ class ExecutableOrder:
 
     Args:
         program: Path of the executable.
-        found: Called with each finding, the kernel's name, and a key that identifies the two source locations.
+        on_finding: Called with each finding, the kernel's name, and a key that identifies the two source locations.
     """
 
-    def __init__(self, program: Path, found: Callable[[Finding, str, tuple[object, ...]], None]) -> None:
+    def __init__(self, program: Path, on_finding: Callable[[Finding, str, tuple[object, ...]], None]) -> None:
         self.order = HostOrder()
         self.sites = CallSites(program)
-        self._found = found
+        self._on_finding = on_finding
         self._streams = {LEGACY: LEGACY}  # timelines; the key is the number of the stream or of the running graph node
         self._graphs = _Graphs(self.order)
         self._events: dict[int, Clock] = {}
@@ -302,7 +302,7 @@ class ExecutableOrder:
             other=f"{earlier[1]}:{earlier[2]}" if earlier[1] else "",
         )  # fmt: skip
         key = (finding.kind, race.earlier.by, race.later.by, block, earlier, later)
-        self._found(finding, by.kernel, key)
+        self._on_finding(finding, by.kernel, key)
         return True
 
     def _message(
@@ -321,11 +321,11 @@ class ExecutableOrder:
         if in_graph:
             remedy = "no path along the graph's edges orders the two accesses"
         return (
-            f"{self._who(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
-            f"{self._who(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
+            f"{self._access_text(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
+            f"{self._access_text(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
         )
 
-    def _who(self, access: HostAccess, call_site: tuple[str, str, int]) -> str:
+    def _access_text(self, access: HostAccess, call_site: tuple[str, str, int]) -> str:
         stream = ""
         if access.timeline == LEGACY:
             stream = " on the default stream"
@@ -336,7 +336,7 @@ class ExecutableOrder:
         if access.by.node is not None:
             stream = f" in a graph{stream}"
         function, file, line = call_site
-        return f"{access.by.what}{stream}{where(function, file, line)}"
+        return f"{access.by.operation}{stream}{where(function, file, line)}"
 
 
 def where(function: str, file: str, line: int) -> str:

@@ -22,7 +22,7 @@ class CompileStatus:
     """
 
     def __init__(self, subject: str, total: int, count: Callable[[], int]) -> None:
-        self._what = subject
+        self._subject = subject
         self._total, self._count, self._started = total, count, time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._report, daemon=True)
@@ -35,13 +35,13 @@ class CompileStatus:
         self._over.set()
         self._thread.join()
         if kind is None:
-            _write(f"Compiled {self._what} in {time.monotonic() - self._started:.0f} s\n")
+            _write(f"Compiled {self._subject} in {time.monotonic() - self._started:.0f} s\n")
 
     def _report(self) -> None:
         redrawn = _is_redrawn()
         while True:
             elapsed = time.monotonic() - self._started
-            line = f"Compiling {self._what} (once): {self._count()} of {self._total} files, {elapsed:.0f} s"
+            line = f"Compiling {self._subject} (once): {self._count()} of {self._total} files, {elapsed:.0f} s"
             _write(f"{_ERASE_LINE}{line}" if redrawn else f"{line}\n")
             if self._over.wait(_REDRAW_SECONDS if redrawn else _LINE_SECONDS):
                 break

@@ -166,7 +166,7 @@ def _register_strides(counts: list[tuple[int, int, int]]) -> list[tuple[int, int
     return [(s[0], s[1], s[2]) for s in strides]
 
 
-def turned(window: Window, warps: int) -> Distribution:
+def transposed_distribution(window: Window, warps: int) -> Distribution:
     """Return the distribution for storing a tile transposed in shared memory.
 
     Each lane has the widest vector possible, and as many lanes as possible share a line.

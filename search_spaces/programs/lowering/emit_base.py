@@ -22,7 +22,7 @@ from search_spaces.programs.planning.memory import EARLY_COPIES, SharedMemoryPla
 from search_spaces.programs.planning.persistent import launched_blocks, waits_between_tiles
 from search_spaces.programs.planning.scratch import exchanges
 from search_spaces.programs.planning.splits import PARTS_OF_TILE, Split, combining_loop, count_code, split_of
-from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, placed
+from search_spaces.programs.planning.staging import StagedNumbers, bufferable, in_shared, staged_plan
 from search_spaces.programs.planning.tails import peeled, reaches_beyond, without_last_iteration
 from search_spaces.spaces.parameters import Value
 
@@ -55,7 +55,7 @@ class EmitterBase:
         self.factor_bits = next((o.a.dtype.bits for o in inference.definitions.values() if isinstance(o, ir.Mma)), 0)
         self.wmma = bool(inference.products) and is_wmma(str(values["intrinsic"]))
         self.staged: dict[tuple[int, Spread], StagedNumbers | BoxedNumbers] = {
-            key: placed(staged, values, self.distributions) for key, staged in in_shared(inference, values).items()
+            key: staged_plan(staged, values, self.distributions) for key, staged in in_shared(inference, values).items()
         }
         self.stages = stages_of(inference, values)
         staged_by_name = {n.staged.name: n for n in self.staged.values()}
@@ -104,7 +104,7 @@ class EmitterBase:
         stage, position = sum(o.bytes for o in ring), sum(o.bytes for o in ring[:before])
         return math.gcd(SHARED_ALIGNMENT, self.memory.rings[loop], stage, position)
 
-    def whole(self, n: StagedNumbers) -> bool | None:
+    def in_bounds_until_last(self, n: StagedNumbers) -> bool | None:
         """Return True if a peeled loop's tiles are in bounds in all iterations except the last.
 
         Return None for loops that are not peeled.

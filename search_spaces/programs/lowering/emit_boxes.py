@@ -15,8 +15,8 @@ from search_spaces.programs.inference.inference import Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_tensor import TensorMemory, Waiting
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
-from search_spaces.programs.lowering.placed import copy_type, lead_code, located_per_iteration, position_code
 from search_spaces.programs.lowering.refs import Ref
+from search_spaces.programs.lowering.staged_positions import copy_type, lead_code, located_per_iteration, position_code
 from search_spaces.programs.planning.boxes import BoxedNumbers, has_copying_warp
 from search_spaces.programs.planning.instructions import WARPGROUP_ROWS, rows_of
 from search_spaces.programs.planning.ping_pong import alternates, alternating, phases

@@ -8,8 +8,8 @@ from search_spaces.programs.language import ir
 from search_spaces.programs.lowering.emit_base import EarlyLoads
 from search_spaces.programs.lowering.emit_boxes import by_kind
 from search_spaces.programs.lowering.emit_splits import SharedLoops
-from search_spaces.programs.lowering.placed import copy_type, position_code
 from search_spaces.programs.lowering.refs import register_type
+from search_spaces.programs.lowering.staged_positions import copy_type, position_code
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.splits import combining_loop
 from search_spaces.programs.planning.staging import StagedNumbers

@@ -14,8 +14,8 @@ from search_spaces.programs.language.index import FIRST_OUTSIDE
 from search_spaces.programs.language.ir import line_dimension
 from search_spaces.programs.lowering.elements import Code
 from search_spaces.programs.lowering.emit_shared import SharedTiles
-from search_spaces.programs.lowering.placed import located_per_iteration
 from search_spaces.programs.lowering.refs import Ref, constant, register_type
+from search_spaces.programs.lowering.staged_positions import located_per_iteration
 from search_spaces.programs.planning.boxes import BoxedNumbers
 from search_spaces.programs.planning.packed import packed_distances, packed_width
 from search_spaces.programs.planning.staging import StagedNumbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import WIDEST, Distribution
 from search_spaces.programs.language.functions import ATOMICS, REDUCTIONS
-from search_spaces.programs.language.layout_distributions import turned
+from search_spaces.programs.language.layout_distributions import transposed_distribution
 from search_spaces.programs.lowering.emit_memory import MemoryAccess
 from search_spaces.programs.lowering.refs import Ref, register_type
 
@@ -22,7 +22,7 @@ class Stores(MemoryAccess):
             return
         of, ref = self.of(spread), self.ref(value, spread)
         if self.values.get(f"store_{number + 1}", "direct") == "turned":
-            target = turned(window, self.distributions.warps)
+            target = transposed_distribution(window, self.distributions.warps)
             ref, of = self._moved(ref, of, target, source), target
         positions = self._positions(window, spread)
         pointer, distance, names = self._access(window, of, source)

@@ -17,8 +17,8 @@ from search_spaces.programs.language.functions import ATOMICS
 from search_spaces.programs.lowering.combining import CombiningEmitter
 from search_spaces.programs.lowering.emit import Emitter
 from search_spaces.programs.lowering.grid import grid_code, tile_loop
-from search_spaces.programs.lowering.placed import located_per_iteration
 from search_spaces.programs.lowering.refs import argument_name
+from search_spaces.programs.lowering.staged_positions import located_per_iteration
 from search_spaces.programs.planning.boxes import BoxedNumbers, box_map, box_struct
 from search_spaces.programs.planning.choices import choices_of
 from search_spaces.programs.planning.staging import operand_struct
@@ -115,7 +115,7 @@ def lower(problem: ProgramProblem, config: Config, device: Device) -> GeneratedK
     structs = "".join(
         box_struct(n, emitter.distributions)
         if isinstance(n, BoxedNumbers)
-        else operand_struct(n, emitter.distributions, row, emitter.alignment(n), emitter.whole(n))
+        else operand_struct(n, emitter.distributions, row, emitter.alignment(n), emitter.in_bounds_until_last(n))
         for n in operands.values()
         if row is not None
     )

@@ -89,7 +89,9 @@ def _is_read(inference: Inference, value: ir.Value, spread: Spread) -> bool:
     return key in inference.staged
 
 
-def placed(staged: Staged, values: Mapping[str, Value], distributions: Distributions) -> StagedNumbers | BoxedNumbers:
+def staged_plan(
+    staged: Staged, values: Mapping[str, Value], distributions: Distributions
+) -> StagedNumbers | BoxedNumbers:
     """Return the plan of a staged operand, for boxes or fragments. Raises ValueError if the schedule is invalid."""
     return (
         boxed_numbers(staged, values)
@@ -125,7 +127,11 @@ def _accepted(answer: Answer | Refusal | str) -> Answer:
 
 
 def operand_struct(
-    n: StagedNumbers, distributions: Distributions, row: TensorIntrinsic, alignment: int, whole: bool | None = None
+    n: StagedNumbers,
+    distributions: Distributions,
+    row: TensorIntrinsic,
+    alignment: int,
+    in_bounds_until_last: bool | None = None,
 ) -> str:
     """Return the C++ type ``Operand_NAME`` of an operand in shared memory.
 
@@ -134,8 +140,8 @@ def operand_struct(
         distributions: All distributions of the kernel.
         row: The instruction that multiplies the operand.
         alignment: Alignment of the operand's tiles in bytes.
-        whole: For a peeled loop, True if all tiles before the last iteration lie inside the array along the dimension
-            in which tiles advance. None for other loops.
+        in_bounds_until_last: For a peeled loop, True if all tiles before the last iteration lie inside the array along
+            the dimension in which tiles advance. None for other loops.
     """
     staged = n.staged
     array = staged.load.window.array
@@ -159,8 +165,8 @@ def operand_struct(
     }
     if array.pitch is not None:
         values["bool pitched"] = True
-    if whole is not None:
-        values["int whole"] = values["int advance"] if whole else 0
+    if in_bounds_until_last is not None:
+        values["int whole"] = values["int advance"] if in_bounds_until_last else 0
     kind = "StoredTile"
     if n.access is not None:
         kind, product, left = "Operand", distributions.products[staged.product], staged.side == "a"

@@ -11,7 +11,7 @@ from search_spaces.hardware.devices import Device, occupancy
 from search_spaces.hardware.fragments import WARP
 from search_spaces.programs.inference.inference import Inference
 from search_spaces.programs.language import ir
-from search_spaces.programs.language.layout_distributions import turned
+from search_spaces.programs.language.layout_distributions import transposed_distribution
 from search_spaces.programs.planning.block_order import (
     blocks_per_tile,
     imbalance,
@@ -37,7 +37,7 @@ from search_spaces.programs.schedules.work import (
     LINE_BYTES,
     BlockWork,
     average_iterations,
-    placed_operand,
+    operand_plan,
     work_of_block,
     work_of_values,
 )
@@ -187,7 +187,7 @@ def counts(problem: ProgramProblem, config: Config, device: Device) -> CostCount
         exposed_products=exposed_products(inference) if runs_ahead(config) else 1.0,
         ping_pong=alternates(config),
         longest=1.0 if main is None or launched else max(1.0, _longest(inference, main, each, parts_of_tile) / stretch),
-        run_bytes=_run_bytes([placed_operand(inference, s, config, distributions) for s in staged.values()]),
+        run_bytes=_run_bytes([operand_plan(inference, s, config, distributions) for s in staged.values()]),
     )
 
 
@@ -250,7 +250,7 @@ def _ending(inference: Inference, distributions: Distributions, config: Config) 
 def _turned_cycles(inference: Inference, distributions: Distributions, number: int, exchange: str) -> float:
     """Return the cycles for storing a tile transposed: exchange it through shared memory, then write whole lines."""
     window = inference.stores[number].window
-    target, warps = turned(window, distributions.warps), distributions.warps
+    target, warps = transposed_distribution(window, distributions.warps), distributions.warps
     tile = exchange_layout(exchange, target.shape)
     exchanged = wavefronts(distributions.of(inference.stored[number]), tile, warps, True)
     exchanged += wavefronts(target, tile, warps, False)

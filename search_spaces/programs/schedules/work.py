@@ -17,7 +17,7 @@ from search_spaces.programs.inference.inference import Inference, Spread, Staged
 from search_spaces.programs.language import ir
 from search_spaces.programs.language.distribution import Distribution
 from search_spaces.programs.language.functions import FUNCTIONS
-from search_spaces.programs.language.layout_distributions import turned
+from search_spaces.programs.language.layout_distributions import transposed_distribution
 from search_spaces.programs.language.moves import Renamed, Shuffled, move
 from search_spaces.programs.planning.block_order import blocks_per_tile
 from search_spaces.programs.planning.boxes import BoxedNumbers
@@ -28,7 +28,7 @@ from search_spaces.programs.planning.memory import exchange_layout
 from search_spaces.programs.planning.packed import packed_width
 from search_spaces.programs.planning.scans import scan_instructions
 from search_spaces.programs.planning.splits import TILES, combining_loop, split_of
-from search_spaces.programs.planning.staging import StagedNumbers, in_shared, placed
+from search_spaces.programs.planning.staging import StagedNumbers, in_shared, staged_plan
 from search_spaces.programs.planning.tails import peeled, reaches_beyond, without_last_iteration
 from search_spaces.programs.planning.tensor_memory import stored_bytes, sums_stay
 from search_spaces.programs.planning.uniform import masking
@@ -111,9 +111,7 @@ class _Counter(BlockWork):
         self.inference, self.values, self.distributions, self.of_values = inference, values, distributions, of_values
         self.keys = in_shared(inference, values)
         self.staged: dict[str, StagedNumbers | BoxedNumbers] = (
-            {}
-            if of_values
-            else {s.name: placed_operand(inference, s, values, distributions) for s in self.keys.values()}
+            {} if of_values else {s.name: operand_plan(inference, s, values, distributions) for s in self.keys.values()}
         )
         self.stores = 0
         self.split = split_of(inference, values)
@@ -379,7 +377,7 @@ class _Counter(BlockWork):
         self.stores += 1
         of = self.distributions.of(self.inference.stored[position])
         if self.values.get(f"store_{position + 1}", "direct") == "turned":
-            target = turned(operation.window, self.distributions.warps)
+            target = transposed_distribution(operation.window, self.distributions.warps)
             self._move(of, target, times)
             of = target
         self._direct(of, operation.window, times, True)
@@ -401,19 +399,19 @@ def _scales_of_fp4(inference: Inference) -> dict[int, DType]:
     return scales
 
 
-def placed_operand(
+def operand_plan(
     inference: Inference, staged: Staged, values: Mapping[str, Value], distributions: Distributions
 ) -> StagedNumbers | BoxedNumbers:
     """Return the layout and copy of an operand. Cached, as these depend on few parameters."""
     names = *(f"{name}_{staged.name}" for name in COPY_PREFIXES), "intrinsic", "filled_by"
-    return _placed_as(inference, staged.name, distributions.warps, tuple((n, values[n]) for n in names if n in values))
+    return _plan_for(inference, staged.name, distributions.warps, tuple((n, values[n]) for n in names if n in values))
 
 
 @lru_cache(maxsize=2**14)
-def _placed_as(
+def _plan_for(
     inference: Inference, name: str, warps: int, values: tuple[tuple[str, Value], ...]
 ) -> StagedNumbers | BoxedNumbers:
-    return placed(_operands(inference)[name], dict(values), Distributions(warps, (), (), ()))
+    return staged_plan(_operands(inference)[name], dict(values), Distributions(warps, (), (), ()))
 
 
 @cache

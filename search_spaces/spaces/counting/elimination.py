@@ -93,7 +93,7 @@ class _Tables:
         self._names = list(constraints.index)
         self._relations = dict(enumerate(relations))
         self._evaluations = {i: (item, output) for i, (item, output, _) in enumerate(evaluations)}
-        self._found: dict[str, dict[int, int]] = {}
+        self._code_of_value: dict[str, dict[int, int]] = {}
         self._steps: list[Step] = []
         mask = constraints.mask
         self._plan = EliminationPlan(
@@ -183,7 +183,7 @@ class _Tables:
 
         The domain of the attribute grows with every piece of the table.
         """
-        code = self._found.setdefault(attribute, {})
+        code = self._code_of_value.setdefault(attribute, {})
         distinct, inverse = np.unique(values, return_inverse=True)
         codes = np.array([code.setdefault(value, len(code)) for value in distinct.tolist()], dtype=np.uint32)
         if len(code) > len(self._domains.get(attribute, ())):

@@ -57,7 +57,7 @@ class TestPaddedLines:
     @pytest.fixture
     def cupy(self, monkeypatch: pytest.MonkeyPatch) -> FakeCupy:
         """Return a simulated GPU on which a tensor map is simply the address of its array."""
-        monkeypatch.setattr(LoadedLaunch, "_made", lambda self, described, address: np.array([address]))
+        monkeypatch.setattr(LoadedLaunch, "_encoded_map", lambda self, described, address: np.array([address]))
         return FakeCupy()
 
     def kernel(self, cupy: FakeCupy, problem: Matmul, folder: Path) -> CubinKernel:

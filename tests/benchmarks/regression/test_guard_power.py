@@ -34,14 +34,16 @@ def test_low_noise_causes_no_false_alarms_and_no_misses(folder: Path, drawn: str
     trials = guard_power.recorded(folder / "toy.json.gz")
     unchanged = guard_power.simulate(trials, drawn, 0.0, 5, 20, 0, "toy")
     assert (unchanged.false_alarms, unchanged.slowed) == (0, 0)
-    assert unchanged.unsettled == 0 and unchanged.told == unchanged.settled > 90, "5% since tuning, at noise of 0.2%"
+    assert unchanged.unsettled == 0 and unchanged.revealed == unchanged.settled > 90, (
+        "5% since tuning, at noise of 0.2%"
+    )
     slow = guard_power.simulate(trials, drawn, 0.05, 2, 20, 0, "toy")
-    assert (slow.false_alarms, slow.slowed, slow.found, slow.found_quiet) == (0, 4, 4, 4)
+    assert (slow.false_alarms, slow.slowed, slow.found_slow, slow.found_quiet) == (0, 4, 4, 4)
 
 
 def test_a_slowdown_within_the_limit_is_not_found(folder: Path) -> None:
     trials = guard_power.recorded(folder / "toy.json.gz")
-    assert guard_power.simulate(trials, "independent", 0.005, 2, 20, 0, "toy").found == 0
+    assert guard_power.simulate(trials, "independent", 0.005, 2, 20, 0, "toy").found_slow == 0
 
 
 def test_a_folder_without_recordings_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

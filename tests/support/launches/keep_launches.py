@@ -107,7 +107,7 @@ def is_plain(launch: Launch, settings: RunSettings) -> bool:
     It must be a complete launch that runs once, without textures, on arrays with known contents of at most MOST_BYTES.
     """
     memory = settings.memory
-    beyond = (memory.defined, memory.addresses, memory.others, memory.inside, memory.symbols, memory.textures)
+    beyond = (memory.defined, memory.addresses, memory.extra_operands, memory.inside, memory.symbols, memory.textures)
     return (
         settings.blocks is None
         and settings.order == ASCENDING

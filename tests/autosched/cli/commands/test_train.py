@@ -123,7 +123,7 @@ def test_unusable_trials_are_excluded_and_counted(tmp_path: Path) -> None:
     ]
     data = gather([store(tmp_path / "m.db", *mixed)], [], "measured")
     assert data.rows == 12
-    assert data.others == 3
+    assert data.other_kind_count == 3
     assert data.left_out == {
         "timed with another policy than the default (warm graph free)": 5,
         "of gtx970, which is not in the device table": 6,

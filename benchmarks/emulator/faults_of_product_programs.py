@@ -157,7 +157,7 @@ OF_PRODUCT_PROGRAMS: tuple[Fault, ...] = (
     Fault("the tile of w starts within the padding of the tile of x", "sizes", "linear_cross_entropy_dlogits", DLOGITS, {"layout_x": "pad(8,1)"}, CUDA,
           r"(const unsigned tile_w = stage \+ )(\d+)u", r"\1\2u / 9u * 8u", device="a100"),
     Fault("a stage is released before wgmma reads it", "orders", "linear_cross_entropy_dlogits", DLOGITS, {"filled_by": "warp", "intrinsic": "wgmma_m64k16_bf16", "in_flight": 0}, BOXES,
-          "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
+          "body(stage.tile, s);\n    if constexpr", "release(stage.empty());\n    body(stage.tile, s);\n    if constexpr"),
     Fault("the ring's parity does not alternate between rounds", "orders", "linear_cross_entropy_dlogits", DLOGITS, {"filled_by": "warp", "stages": (2, 3)}, BOXES,
           "      parity ^= 1u;\n", ""),
 )  # fmt: skip

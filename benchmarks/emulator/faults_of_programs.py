@@ -42,7 +42,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("a missing barrier between iterations of the main loop", "barriers", "attention", WHOLE, {"stages": (3, 4)}, RING,
           "    ptx::barrier_sync();\n    const bool more = whole || left > ahead;", "    const bool more = whole || left > ahead;", device="a100"),
     Fault("a stage is released while wgmma reads it", "orders", "attention", WHOLE, {"filled_by": "warp", "intrinsic": "wgmma_m64k16_bf16"}, BOXES,
-          "body(place.tile, s);\n    if constexpr", "release(place.empty());\n    body(place.tile, s);\n    if constexpr"),
+          "body(stage.tile, s);\n    if constexpr", "release(stage.empty());\n    body(stage.tile, s);\n    if constexpr"),
     Fault("gradients of keys include queries before the key", "bounds", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64, causal=1), {}, PROGRAM,
           "before = p.rows(j, bt) <= p.columns(i + offset, bs)", "before = p.rows(j, bt) <= p.columns(i + offset + 1, bs)", device="a100"),
     Fault("gradients omit the term sum(result * gradient) of each row", "values", "attention_backward", AttentionBackward(batch=1, heads=4, kv_heads=2, queries=300, head_size=64), {}, PROGRAM,

@@ -111,7 +111,7 @@ FAULTS = [
     ("words are not shifted", "8 * skipped", "0 * skipped"),
     ("lines are as far apart as in the source", "out + line * padded_bytes", "out + line * line_bytes / 16 * 16"),
     ("a word past the end", "total % 4 != 0 && at + 4 > total", "false"),
-    ("the last word of a line is left out", "4 * j < there ?", "4 * j + 4 < there ?"),
+    ("the last word of a line is left out", "4 * j < bytes_left ?", "4 * j + 4 < bytes_left ?"),
     ("the last chunk is not copied", "i < lines * chunks;", "i < lines * chunks - 1;"),
     ("each word is its own neighbour", "words[j], words[j + 1]", "words[j], words[j]"),
     ("a byte is skipped", "skipped = int(begin - aligned)", "skipped = int(begin - aligned) ^ 1"),

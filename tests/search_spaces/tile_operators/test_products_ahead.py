@@ -59,21 +59,21 @@ FAULTS = {
     "the last product is not awaited": ("warp", RING, "    ptx::wgmma_wait_group<0>();  // the last product", "    //"),
     "the results of the first product are not awaited": ("tma", "", "ptx::wgmma_wait_group<1>();\n", "\n"),
     "a stage is filled while warps read it": ("tma", RING, "if (gives_back) ptx::barrier_sync();", ""),
-    "a stage is read before it is filled": ("tma", RING, "fill();\n        wait_phase(place.full(), place.parity);",
+    "a stage is read before it is filled": ("tma", RING, "fill();\n        wait_phase(stage.full(), stage.parity);",
                                             "fill();"),
     "a stage is read before the copying warp fills it": (
-        "warp", RING, "unreleased = place.empty();\n        wait_phase(place.full(), place.parity);",
-        "unreleased = place.empty();"),
+        "warp", RING, "unreleased = stage.empty();\n        wait_phase(stage.full(), stage.parity);",
+        "unreleased = stage.empty();"),
     "no stage is released": ("warp", RING, "          if (lane == 0) ptx::mbarrier_arrive(unreleased);\n", ""),
-    "the stage in use is released": ("warp", RING, "mbarrier_arrive(unreleased)", "mbarrier_arrive(place.empty())"),
+    "the stage in use is released": ("warp", RING, "mbarrier_arrive(unreleased)", "mbarrier_arrive(stage.empty())"),
     "the bytes of both operands are always expected": ("warp", RING, "(t > 0 ? Last::tma_bytes : 0)",
                                                        "Last::tma_bytes"),
     "values are those of the next iteration": ("tma", RING, "    if (t > 0) last.advance();", "    last.advance();"),
-    "the last iteration has no values": ("warp", RING, "  for (int t = 0; t <= steps; ++t, place",
-                                         "  for (int t = 0; t < steps; ++t, place"),
-    "the last sums are read in flight": ("tma", RING, "  body(More<false>{}, place.tile, steps - 1, ready);\n"
+    "the last iteration has no values": ("warp", RING, "  for (int t = 0; t <= steps; ++t, stage",
+                                         "  for (int t = 0; t < steps; ++t, stage"),
+    "the last sums are read in flight": ("tma", RING, "  body(More<false>{}, stage.tile, steps - 1, ready);\n"
                                          "  ptx::wgmma_wait_group<0>();",
-                                         "  body(More<false>{}, place.tile, steps - 1, ready);"),
+                                         "  body(More<false>{}, stage.tile, steps - 1, ready);"),
 }  # fmt: skip
 QUICK = ("the last product is not awaited", "a stage is filled while warps read it", "no stage is released")
 

@@ -66,8 +66,8 @@ _NEXT_TURN = """if (more) ptx::barrier_arrive(of_turns + (1 - int(threadIdx.x) /
     if constexpr (C::in_flight"""
 _FIRST_ROUND = """
 #pragma unroll 1
-      for (int t = 0; t < work.tiles; ++t, place.advance()) {
-        wait(place.empty(), place.parity ^ 1u);  // in the first"""
+      for (int t = 0; t < work.tiles; ++t, stage.advance()) {
+        wait(stage.empty(), stage.parity ^ 1u);  // in the first"""
 _BODY = "body(Work(next, order), turn, next + launched < works);"
 _NEXT_BOX = "if (threadIdx.x % 128 < 32 && ptx::elect()) ptx::wait_stores_read<C::store_buffers - 1>();"
 _LAST_BOX = """// TMA must have read shared memory before the block exits.
@@ -78,7 +78,7 @@ FAULTS = (
     WgmmaFault("no proxy fence before a store", STORES, "Box::write(box, x);\n        ptx::fence_async_proxy();",
                "Box::write(box, x);", (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("a box is overwritten while TMA stores it", STORES, _NEXT_BOX, "", (K.BULK_COPY_IN_FLIGHT,)),
-    WgmmaFault("no stage is skipped", TURNS, "return place.skip(work.tiles);", "return;", LOST),
+    WgmmaFault("no stage is skipped", TURNS, "return stage.skip(work.tiles);", "return;", LOST),
     WgmmaFault("releases stages only in its own block", ALONG_M, "peer(i < peers ? i : 0))", "rank())", LOST),
     WgmmaFault("no proxy fence after copies", BY_WARP, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
     WgmmaFault("copies are not waited for", BY_WARP, "ptx::cp_async_wait_group<behind>();", "",
@@ -153,9 +153,9 @@ FAULTS = (
                "C::stages;", (K.BARRIER_NOT_REACHED, *LOST)),
     WgmmaFault("TMA's arrival is not counted", MIXED, "copying_threads + (tma_bytes > 0)", "copying_threads", LOST),
     WgmmaFault("the barrier also expects bytes that threads copy", MIXED,
-               "place.full(), tma_bytes);", "place.full(), C::stage_bytes);", LOST),
+               "stage.full(), tma_bytes);", "stage.full(), C::stage_bytes);", LOST),
     WgmmaFault("copies before the stage is empty", BY_WARP,
-               "wait(place.empty(), place.parity ^ 1u);\n        const int k0",
+               "wait(stage.empty(), stage.parity ^ 1u);\n        const int k0",
                "const int k0", LOST),
     WgmmaFault("copies are not swizzled", MIXED, "(linear ^ ((linear >> 7 & (Operand::line / 16 - 1)) << 4))", "linear",
                (WRONG,), _COPY),
@@ -167,7 +167,7 @@ FAULTS = (
     WgmmaFault("a line's last word has no successor", SHIFTED, "last_of_line() ? next[i] : neighbour", "neighbour",
                (WRONG,), _COPY),
     WgmmaFault("a and b use the same memory for the words after their lines", SHIFTED,
-               "return place.ends() + CopyA::ends_bytes;", "return place.ends();", (K.SHARED_RACE, WRONG, *LOST)),
+               "return stage.ends() + CopyA::ends_bytes;", "return stage.ends();", (K.SHARED_RACE, WRONG, *LOST)),
     WgmmaFault("all stages use the same memory for the words after the lines", SHIFTED,
                "+ barrier / 16 * unsigned(C::ends_bytes)", "", (K.SHARED_RACE, K.ASYNC_READ_BEFORE_WAIT, WRONG)),
     WgmmaFault("no proxy fence after copies of 16 bytes", THREADS, _FENCE, _ARRIVE, (K.MISSING_PROXY_FENCE,)),
@@ -232,7 +232,7 @@ FAULTS = (
     # Several tiles per block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
                "for_each_work(chosen.order, [&](const Work& work, int, bool) {" + _FIRST_ROUND,
-               "for_each_work(chosen.order, [&, at = place](const Work& work, int, bool) { Place place = at;"
+               "for_each_work(chosen.order, [&, at = stage](const Work& work, int, bool) { Stage stage = at;"
                + _FIRST_ROUND, LOST),
     WgmmaFault("skipped stages do not change the parity", TURNS,
                "parity ^= stages / unsigned(C::stages) & 1u;", "", LOST),
@@ -261,11 +261,11 @@ FAULTS = (
                "(address & 0x3ffff) >> 4", "address >> 4", (WRONG, K.OUT_OF_BOUNDS_SHARED, *LOST), _BOXES),
     WgmmaFault("a stage is refilled without its peers' release", ALL, "4 * sharing * peers", "4 * sharing", LOST),
     WgmmaFault("a block exits while its peers use its shared memory", ALONG_M,
-               "    drain(place);\n  }\n\n  // All producer threads", "  }\n\n  // All producer threads",
+               "    drain(stage);\n  }\n\n  // The code of all", "  }\n\n  // The code of all",
                (K.BLOCK_EXITED,)),
-    WgmmaFault("a block exits one stage too early", ALONG_M, "stage < C::stages; ++stage, place",
-               "stage < C::stages - 1; ++stage, place", (K.BLOCK_EXITED,)),
-    WgmmaFault("copying threads exit while their peers use the block", TURNED, "publish_rest(0);\n    drain(place);",
+    WgmmaFault("a block exits one stage too early", ALONG_M, "i < C::stages; ++i, stage",
+               "i < C::stages - 1; ++i, stage", (K.BLOCK_EXITED,)),
+    WgmmaFault("copying threads exit while their peers use the block", TURNED, "publish_rest(0);\n    drain(stage);",
                "publish_rest(0);", (K.BLOCK_EXITED,)),
     WgmmaFault("a lost release of a peer's stage", ALONG_M, "threadIdx.x % 32 < peers", "threadIdx.x % 32 < peers - 1",
                (K.DEADLOCK, K.BARRIER_NOT_REACHED)),
@@ -280,8 +280,8 @@ FAULTS = (
                "(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m)) & ~(1u << Plan::rank())", LOST),
     WgmmaFault("all copy the same part", ALONG_M, "Multicast ? part * Lines : 0", "0 * part * Lines",
                (K.SHARED_RACE, K.UNINITIALIZED_SHARED_READ)),
-    WgmmaFault("only the bytes of the block's own part are expected", ALONG_M, "place.full(), tma_bytes);",
-               "place.full(), A::bytes + B::bytes / C::cluster_m);", LOST),
+    WgmmaFault("only the bytes of the block's own part are expected", ALONG_M, "stage.full(), tma_bytes);",
+               "stage.full(), A::bytes + B::bytes / C::cluster_m);", LOST),
     WgmmaFault("all compute the first tile", ALL, "tile.m * C::cluster_m + rank_m()", "tile.m * C::cluster_m",
                (WRONG, K.UNWRITTEN_OUTPUT)),
     WgmmaFault("forgets those along m", ALL, "cluster_m + C::cluster_n - 1;", "cluster_n;", LOST),

@@ -98,8 +98,8 @@ class Planted:
 STREAM = "stream-K of two consumers"
 PERSISTENT, STORES, TURNS = "persistent", "persistent, with stores", "taking turns"
 ALONG_M, ALONG_N, OF_FOUR = "cluster along m", "cluster along n", "cluster of four, with splits"
-_EXPECT = "ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);"
-_LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(place.empty_before(), elsewhere);"
+_EXPECT = "ptx::mbarrier_arrive_expect_tx(stage.full(), tma_bytes);"
+_LAST_WAIT = "ptx::wgmma_wait_group<0>();\n      release(stage.empty_before(), elsewhere);"
 _STORE = "store(acc, ends, out, work, rows);"
 _SCALED = "sums[i][r] += a[i][r / 2 % 2] * b[r / 4 * 8 / block] * acc[i][r];"
 _BOX = "Box::write(box, x);\n        ptx::fence_async_proxy();"
@@ -111,7 +111,7 @@ PLANTED = (
             {"B::from_base(step, 0)": "B::from_base(step & ~1, 0)"}),
     Planted("expects only the bytes inside the matrix", "tail of k", K.BARRIER_NOT_REACHED,
             {_EXPECT:
-             "ptx::mbarrier_arrive_expect_tx(place.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "
+             "ptx::mbarrier_arrive_expect_tx(stage.full(), (k0 + C::tile_k > C::k ? C::k - k0 : C::tile_k) * "
              "2 * (C::tile_m + C::tile_n));"}),
     # Descriptors, and boxes.
     Planted("half the stride", "plain", WRONG, {"group_bytes = 8 * line": "group_bytes = 4 * line"}, _OPERAND),
@@ -135,11 +135,11 @@ PLANTED = (
             maps={"a_map": {"strides": (624, 163840), "sizes": (312, 256, 1)}}),
     # Waits and arrivals.
     Planted("consumers wait with the other parity", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place, group, first)":
-             "wait_together(place.full(), place.parity ^ 1u);\n      multiply_tile(acc, place, group, first)"}),
+            {"wait_together(stage.full(), stage.parity);\n      multiply_tile(acc, stage, group, first)":
+             "wait_together(stage.full(), stage.parity ^ 1u);\n      multiply_tile(acc, stage, group, first)"}),
     Planted("the copies wait with the other parity", "plain", K.BARRIER_NOT_REACHED,
-            {"wait(place.empty(), place.parity ^ 1u);  // in the first":
-             "wait(place.empty(), place.parity);  // the first"}),
+            {"wait(stage.empty(), stage.parity ^ 1u);  // in the first":
+             "wait(stage.empty(), stage.parity);  // the first"}),
     Planted("the parity flips only once", PERSISTENT, K.ASYNC_READ_BEFORE_WAIT,
             {"parity ^= 1u;": "parity = 1u;"}),
     Planted("the release of a stage arrives at the next stage's barrier", "plain", K.BARRIER_NOT_REACHED,
@@ -151,24 +151,24 @@ PLANTED = (
             {"if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(empty);":
              "if (threadIdx.x % 32 < 2) ptx::mbarrier_arrive(empty);"}),
     Planted("one more arrival at a full stage", "plain", K.MBARRIER_MISUSE,
-            {_EXPECT: _EXPECT + "\nptx::mbarrier_arrive(place.full());"}),
+            {_EXPECT: _EXPECT + "\nptx::mbarrier_arrive(stage.full());"}),
     Planted("arrival and expected bytes in two instructions", "plain", K.ASYNC_READ_BEFORE_WAIT,
             {_EXPECT:
-             "ptx::mbarrier_arrive(place.full());\n"
-             'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(place.full()), '
+             "ptx::mbarrier_arrive(stage.full());\n"
+             'asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(stage.full()), '
              '"r"(tma_bytes));'}),
     Planted("one lane waits for its warp", "plain", K.ASYNC_READ_BEFORE_WAIT,
-            {"wait_together(place.full(), place.parity);\n      multiply_tile(acc, place, group, first)":
-             "if (threadIdx.x % 32 == 0) Plan::wait(place.full(), place.parity);\n"
-             "      multiply_tile(acc, place, group, first)"}),
+            {"wait_together(stage.full(), stage.parity);\n      multiply_tile(acc, stage, group, first)":
+             "if (threadIdx.x % 32 == 0) Plan::wait(stage.full(), stage.parity);\n"
+             "      multiply_tile(acc, stage, group, first)"}),
     Planted("every warpgroup makes the barriers", "registers", K.MBARRIER_MISUSE,
             {"if (warp == 0 && ptx::elect()) {": "if (warp % 4 == 0 && ptx::elect()) {"}),
     Planted("releases a tile too early", "plain", K.WGMMA_IN_FLIGHT,
-            {"if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);\n      place.advance();":
-             "place.advance();\n      release(place.empty_before(), elsewhere);",
+            {"if (C::in_flight > 0 && !first) release(stage.empty_before(), elsewhere);\n      stage.advance();":
+             "stage.advance();\n      release(stage.empty_before(), elsewhere);",
              _LAST_WAIT: "ptx::wgmma_wait_group<0>();"}),
     Planted("stored before the multiplications have ended", "plain", K.WGMMA_IN_FLIGHT,
-            {_LAST_WAIT: "release(place.empty_before(), elsewhere);",
+            {_LAST_WAIT: "release(stage.empty_before(), elsewhere);",
              _STORE: _STORE + "\n ptx::wgmma_wait_group<0>();"}),
     Planted("one multiplication too many remains in flight", "plain", K.WGMMA_IN_FLIGHT,
             {"ptx::wgmma_wait_group<C::in_flight>();": "ptx::wgmma_wait_group<C::in_flight + 1>();"}),
@@ -178,11 +178,11 @@ PLANTED = (
     Planted("releases are signalled to the wrong blocks", "all of it", K.SHARED_RACE,
             {"m = along_n ? rank_m() :": "m = along_n ? rank_n() :"}),
     Planted("the first block exits without waiting for its cluster", ALONG_M, K.BLOCK_EXITED,
-            {"(int stage = 0; stage < C::stages;": "(int stage = Plan::rank() ? 0 : 99; stage < C::stages;"}),
+            {"(int i = 0; i < C::stages;": "(int i = Plan::rank() ? 0 : 99; i < C::stages;"}),
     Planted("the barriers are initialised after the synchronisation", ALONG_M, K.MBARRIER_MISUSE,
             {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
-             "    const Place first{ptx::shared_memory()};":
-             "    const Place first{ptx::shared_memory()};\n    sync();"}),
+             "    const Stage first{ptx::shared_memory()};":
+             "    const Stage first{ptx::shared_memory()};\n    sync();"}),
     # Tiles in a block.
     Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
             {"next < works; next": "turn == 0 || next + launched < works; next"}),
@@ -192,7 +192,7 @@ PLANTED = (
             {"      Accumulators acc;\n      if constexpr (C::scale": "      if constexpr (C::scale",
              "    for_each_work(order, [&](const Work& work, int turn, bool more)":
              "    Accumulators acc{};\n    for_each_work(order, [&](const Work& work, int turn, bool more)",
-             "multiply_tile(acc, place, group, first)": "multiply_tile(acc, place, group, false)"}),
+             "multiply_tile(acc, stage, group, first)": "multiply_tile(acc, stage, group, false)"}),
     Planted("splits of all matrices share their sums", "splits of a batch", K.GLOBAL_RACE,
             {"output_tile = (batch * C::tiles_m + tile_m)": "output_tile = (0 * C::tiles_m + tile_m)"}),
     Planted("the first split is added twice, the last never", "splits of a batch", WRONG,

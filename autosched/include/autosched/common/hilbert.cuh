@@ -16,7 +16,7 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
   int length = wide ? columns : rows, height = wide ? rows : columns;
 #pragma unroll 1
   while (length > 4 && height > 4) {
-    const int half = length / 2, way = along;
+    const int half = length / 2, old_along = along;
     if (2 * length > 3 * height) {
       const bool second = id >= half * height;
       id -= second ? half * height : 0;
@@ -26,7 +26,7 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
       const int out = height / 2, middle = out * half, back = middle + length * (height - out);
       if (id < middle) {
         along = across;
-        across = way;
+        across = old_along;
         length = out;
         height = half;
       } else if (id < back) {
@@ -37,7 +37,7 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
         id -= back;
         at += (length - 1) * along + (out - 1) * across;
         along = -across;
-        across = -way;
+        across = -old_along;
         height = length - half;
         length = out;
       }
@@ -45,8 +45,8 @@ __device__ __forceinline__ int hilbert(int id, int rows, int columns) {
   }
   const bool turned = height > 4;
   const int lines = turned ? length : height;  // number of lines of this part: 1 to 4
-  const int place = lines == 3 ? id / 3 : id >> lines / 2;
-  return at + place * (turned ? across : along) + (id - place * lines) * (turned ? along : across);
+  const int distance = lines == 3 ? id / 3 : id >> lines / 2;
+  return at + distance * (turned ? across : along) + (id - distance * lines) * (turned ? along : across);
 }
 
 }  // namespace autosched

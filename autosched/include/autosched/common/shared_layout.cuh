@@ -45,7 +45,7 @@ struct SharedLayout {
     if constexpr (sizeof...(Steps) == 0) {
       return at_line * line + at;
     } else {
-      return place<Steps...>(at_line, at);
+      return apply_steps<Steps...>(at_line, at);
     }
   }
 
@@ -73,7 +73,7 @@ struct SharedLayout {
 
  private:
   template <class First, class... Rest>
-  __host__ __device__ static constexpr int place(int at_line, int at) {
+  __host__ __device__ static constexpr int apply_steps(int at_line, int at) {
     int x = First::template first<line>(at_line, at);
     ((x = Rest::template apply<line>(x)), ...);
     return x;

@@ -73,12 +73,12 @@ struct WgmmaCopy {
         const int shifted = shift(pass, matrix), left = inside ? bytes_left + shifted : 0;
         // any valid address, because the copy reads 0 bytes
         const char* source = from + pass * lines_of_pass * pitch - shifted;
-        const int there_are = between(0, left, piece);
+        const int source_bytes = between(0, left, piece);
         if constexpr (piece == 16) {
           // bypasses L1, because the data is not read again by this SM
-          ptx::cp_async_cg(to + at(pass), source, there_are);
+          ptx::cp_async_cg(to + at(pass), source, source_bytes);
         } else {
-          ptx::cp_async_ca<piece>(to + at(pass), source, there_are);
+          ptx::cp_async_ca<piece>(to + at(pass), source, source_bytes);
         }
         if constexpr (shifts) {
           if (last_of_line()) {
@@ -101,22 +101,22 @@ struct WgmmaCopy {
     int rows[passes];  // load all row numbers before the first is used
 #pragma unroll
     for (int pass = 0; pass < passes; ++pass) rows[pass] = in_box(pass) ? row_of(line + pass * lines_of_pass) : -1;
-    const int place = x0 * int(sizeof(T)) + piece_of_line * piece;
+    const int line_offset = x0 * int(sizeof(T)) + piece_of_line * piece;
 #pragma unroll 1
     for (int box = 0; box < Operand::boxes; ++box) {
 #pragma unroll
       for (int pass = 0; pass < passes; ++pass) {
         if (!in_box(pass)) break;
-        const int along = place + box * Operand::line;
+        const int along = line_offset + box * Operand::line;
         const bool inside = unsigned(rows[pass]) < unsigned(Height);
         const char* from = reinterpret_cast<const char*>(matrix);
         if (inside) from += rows[pass] * pitch + along;
-        const int there_are = inside ? between(0, Width * int(sizeof(T)) - along, piece) : 0;
+        const int source_bytes = inside ? between(0, Width * int(sizeof(T)) - along, piece) : 0;
         const unsigned address = to + unsigned(box * Operand::box_bytes) + at(pass);
         if constexpr (piece == 16) {
-          ptx::cp_async_cg(address, from, there_are);
+          ptx::cp_async_cg(address, from, source_bytes);
         } else {
-          ptx::cp_async_ca<piece>(address, from, there_are);
+          ptx::cp_async_ca<piece>(address, from, source_bytes);
         }
       }
     }
@@ -134,7 +134,7 @@ struct WgmmaCopy {
         unsigned word[together], next[together];
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          if (!there(first + i)) continue;
+          if (!has_pass(first + i)) continue;
           word[i] = ptx::ld_shared<4>(to + at(first + i)).word[0];
           if (last_of_line()) {
             next[i] = ptx::ld_shared<4>(ends + unsigned((line + (first + i) * lines_of_pass) * 4)).word[0];
@@ -142,7 +142,7 @@ struct WgmmaCopy {
         }
 #pragma unroll
         for (int i = 0; i < together; ++i) {
-          if (!there(first + i)) continue;
+          if (!has_pass(first + i)) continue;
           const unsigned neighbour = ptx::shfl_down(word[i], 1);
           const unsigned bytes = 0x3210u + 0x1111u * unsigned(shift(first + i, matrix));
           ptx::st_shared(to + at(first + i),
@@ -155,7 +155,7 @@ struct WgmmaCopy {
   }
 
   // True if a pass is inside the box; warp-uniform.
-  __device__ __forceinline__ bool there(int pass) const {
+  __device__ __forceinline__ bool has_pass(int pass) const {
     return (passes % (8 < passes ? 8 : passes) == 0 || pass < passes) && in_box(pass);
   }
 };

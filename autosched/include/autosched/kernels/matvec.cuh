@@ -162,7 +162,7 @@ struct Matvec {
     int shift[addresses];  // distance from the start of the row to this thread's first element
 
     // Row i begins at `begins`, and this thread's first element is `elements` elements further.
-    __device__ __forceinline__ void place(int i, const T* all, long long begins, int elements) {
+    __device__ __forceinline__ void set_row(int i, const T* all, long long begins, int elements) {
       const int behind = Realigned ? int((begins + elements) & (C::access - 1)) : 0;
       shift[i] = behind;
       at[i] = all + begins + elements - behind;
@@ -327,12 +327,12 @@ struct Matvec {
 
   // Offset in bytes, within the slab, of the part of a row of x that contains `element`. The slab stores each thread's
   // vectors contiguously.
-  __device__ static __forceinline__ unsigned place_in_slab(int row, int element) {
+  __device__ static __forceinline__ unsigned slab_offset(int row, int element) {
     // The element is in part `part` of lane `lane` of a batch.
     constexpr int parts = C::vector_w / C::access;
     const int vector = element / C::access, lane = vector % C::lanes_k, turn = vector / C::lanes_k;
-    const int place = (turn / parts * C::lanes_k + lane) * parts + turn % parts;
-    return unsigned(row * C::line_bytes + place * C::access * int(sizeof(T)));
+    const int position = (turn / parts * C::lanes_k + lane) * parts + turn % parts;
+    return unsigned(row * C::line_bytes + position * C::access * int(sizeof(T)));
   }
 
   // Copies the block's rows of x to shared memory, with zeros outside the row. All threads may read them afterwards. k0
@@ -342,10 +342,10 @@ struct Matvec {
 #pragma unroll 1
     for (int at = int(threadIdx.x); at < C::tile_m * vectors; at += C::threads) {
       const int row = at / vectors, element = at % vectors * C::access, k = k0 + element;
-      const unsigned to = slab + place_in_slab(row, element);
+      const unsigned to = slab + slab_offset(row, element);
       if constexpr (torn) {
         Rows<1, true, 1, true> from;
-        from.place(0, x, row_of_x(m0 + row) * C::k, k);
+        from.set_row(0, x, row_of_x(m0 + row) * C::k, k);
         Vector<C::access, C::access> held;
         from.template load<LoadHint::none, true>(held, 0, 0, k);
         ptx::st_shared(to, held.part[0]);
@@ -452,14 +452,14 @@ struct Matvec {
         const int element = batch_k + lane_k * C::vector_w;
         x_rows.slab[i] = ptx::shared_memory() + unsigned(row * C::line_bytes + element * int(sizeof(T)));
       } else {
-        x_rows.global.place(i, x, row_of_x(m0 + row) * C::k, k0 + thread_k);
+        x_rows.global.set_row(i, x, row_of_x(m0 + row) * C::k, k0 + thread_k);
       }
     }
     RowsOfW w_rows;
 #pragma unroll
     for (int j = 0; j < RowsOfW::addresses; ++j) {
       const int row = n0 + (thread_n + j * C::lanes_n) * C::row_classes;
-      w_rows.place(j, w, row_of_w(row) * C::k, k0 + thread_k);
+      w_rows.set_row(j, w, row_of_w(row) * C::k, k0 + thread_k);
     }
 
     Sums sums;

@@ -30,10 +30,10 @@ __device__ __forceinline__ void pad_lines(const void* from, void* to) {
     const long long line = i / chunks, first = i % chunks * pad_chunk;
     const long long begin = line * line_bytes + first, aligned = begin & ~3ll;
     const int skipped = int(begin - aligned);
-    const long long there = line_bytes - first + skipped;  // number of bytes from `aligned` to the end of the line
+    const long long bytes_left = line_bytes - first + skipped;  // number of bytes from `aligned` to the end of the line
     unsigned words[5], shifted[4];
 #pragma unroll
-    for (int j = 0; j < 5; ++j) words[j] = 4 * j < there ? word_within<lines * line_bytes>(x, aligned + 4 * j) : 0;
+    for (int j = 0; j < 5; ++j) words[j] = 4 * j < bytes_left ? word_within<lines * line_bytes>(x, aligned + 4 * j) : 0;
 #pragma unroll
     for (int j = 0; j < 4; ++j) shifted[j] = __funnelshift_r(words[j], words[j + 1], 8 * skipped);
     *reinterpret_cast<uint4*>(out + line * padded_bytes + first) =

@@ -485,40 +485,40 @@ struct RowReduction {
     const int split = int(blockIdx.x) % C::split_k, group = int(blockIdx.x) / C::split_k;
     const int outer = group / C::tiles, tile = group % C::tiles;
     const int begin = split * C::chunk, next = begin + C::chunk;
-    RowReduction here(x, outer, tile, begin, next < C::span ? next : C::span);
+    RowReduction reduction(x, outer, tile, begin, next < C::span ? next : C::span);
     const unsigned shared = ptx::shared_memory();
 
     if constexpr (in_cluster) join_cluster(shared);
     StagedRows staged;
-    here.stage(staged, shared);
+    reduction.stage(staged, shared);
     RowScale scales[C::states];
     State<0> states[C::states];
     bool second = false;
     if constexpr (again) second = is_second_launch<C::split_k>(counters + group, shared);
-    if (!second) here.template reduce<0>(states, scales, staged, shared);
+    if (!second) reduction.template reduce<0>(states, scales, staged, shared);
     if constexpr (C::split_k > 1 && !in_cluster) {
       if (!second) {
-        here.store_part(states, partials, group, split);
+        reduction.store_part(states, partials, group, split);
         if (again || !is_last_block<C::split_k>(counters + group, shared)) return;
       }
-      here.combine_parts(states, partials, group);
+      reduction.combine_parts(states, partials, group);
     }
     if constexpr (!C::normalizes) {
-      here.store_results(states, out + static_cast<long long>(outer) * C::parallel_extent);
+      reduction.store_results(states, out + static_cast<long long>(outer) * C::parallel_extent);
     } else {
 #pragma unroll
       for (int j = 0; j < C::states; ++j) Op::template finish<0>(scales[j], states[j], float(C::length), C::eps);
       if constexpr (Op::passes == 2) {
         State<1> second[C::states];
-        here.template reduce<1>(second, scales, staged, shared);
+        reduction.template reduce<1>(second, scales, staged, shared);
 #pragma unroll
         for (int j = 0; j < C::states; ++j) Op::template finish<1>(scales[j], second[j], float(C::length), C::eps);
       }
       if constexpr (!again && !in_cluster) {
-        here.begin = 0;
-        here.end = C::span;
+        reduction.begin = 0;
+        reduction.end = C::span;
       }
-      here.normalize(scales, staged, shared, weight, bias, out);
+      reduction.normalize(scales, staged, shared, weight, bias, out);
     }
   }
 };

@@ -50,7 +50,7 @@ struct TmaMatmul {
   using Warp = WarpTile<C>;
   using Work = MatmulWork<C>;
   using Accumulators = typename Warp::Accumulators;
-  using Place = tile::BoxPlace<C>;
+  using Stage = tile::RingStage<C>;
   static constexpr int tile_steps = C::tile_k / I::k;
   static constexpr int barriers_at = C::shared_bytes - 16 * C::stages;
   static constexpr int results_at = C::stream_k ? C::stages * C::stage_bytes : 0;
@@ -91,18 +91,18 @@ struct TmaMatmul {
       ptx::fence_mbarrier_init();  // makes the barriers visible to TMA
     }
     ptx::barrier_sync();
-    Place place(shared, shared + unsigned(barriers_at));
+    Stage stage(shared, shared + unsigned(barriers_at));
     // A shuffle lets ptxas know that the value is warp-uniform.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
-      if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, place); });
+      if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, stage); });
       return;
     }
     Work::for_each(order, [&](const Work& work) {
       Accumulators acc = {};
       if constexpr (scales_blocks<I>(0)) {
-        multiply(acc, {block_scale_a, block_scale_b, work}, work, place);
+        multiply(acc, {block_scale_a, block_scale_b, work}, work, stage);
       } else {
-        multiply(acc, Scales{}, work, place);
+        multiply(acc, Scales{}, work, stage);
       }
       constexpr int barrier = C::stream_k ? of_multiplying : of_all;
       if (has_all<C>(acc, work, shared + unsigned(results_at), partials, counters, barrier)) {
@@ -115,15 +115,15 @@ struct TmaMatmul {
 
   // The producer, one thread: fills each stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,
-                                                 Place& place) {
+                                                 Stage& stage) {
 #pragma unroll 1
-    for (int t = 0; t < work.count; ++t, place.advance()) {
-      while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
+    for (int t = 0; t < work.count; ++t, stage.advance()) {
+      while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
       }
-      ptx::mbarrier_arrive_expect_tx(place.full(), C::stage_bytes);
+      ptx::mbarrier_arrive_expect_tx(stage.full(), C::stage_bytes);
       const int k0 = (work.first + t) * C::tile_k;
-      load<BoxesA>(a, place.tile, work.m0(), k0, work.batch, place.full());
-      load<BoxesB>(b, place.tile + unsigned(C::stage_bytes_a), work.n0(), k0, work.batch, place.full());
+      load<BoxesA>(a, stage.tile, work.m0(), k0, work.batch, stage.full());
+      load<BoxesB>(b, stage.tile + unsigned(C::stage_bytes_a), work.n0(), k0, work.batch, stage.full());
     }
   }
   template <class Boxes>
@@ -138,32 +138,32 @@ struct TmaMatmul {
   }
 
   // The multiplying warps: multiply all k-tiles of a part.
-  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Place& place) {
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Stage& stage) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
       ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads; the mbarrier does not order them
       ptx::warp_sync();  // all lanes have read
-      if (lane == 0) ptx::mbarrier_arrive(place.empty());
-      place.advance();
+      if (lane == 0) ptx::mbarrier_arrive(stage.empty());
+      stage.advance();
     };
     Words words = scales.take();
     if constexpr (C::fragment_buffers == 2) {
       // Fragments of the next step are loaded while this step is multiplied, also across stages.
       Fragments held[2];
-      tile::wait_phase(place.full(), place.parity);
-      held[0].load(place.tile, 0, warp_m, warp_n, lane);
+      tile::wait_phase(stage.full(), stage.parity);
+      held[0].load(stage.tile, 0, warp_m, warp_n, lane);
 #pragma unroll 1
       for (int left = work.count; left > 0; --left) {
         const Words next = scales.take();
 #pragma unroll
         for (int step = 0; step < tile_steps; ++step) {
           if (step + 1 < tile_steps) {
-            held[(step + 1) % 2].load(place.tile, step + 1, warp_m, warp_n, lane);
+            held[(step + 1) % 2].load(stage.tile, step + 1, warp_m, warp_n, lane);
           } else {
             release();  // all fragments of this k-tile are in registers
             if (left > 1) {
-              tile::wait_phase(place.full(), place.parity);
-              held[0].load(place.tile, 0, warp_m, warp_n, lane);
+              tile::wait_phase(stage.full(), stage.parity);
+              held[0].load(stage.tile, 0, warp_m, warp_n, lane);
             }
           }
           held[step % 2].multiply(acc, words, step);
@@ -174,11 +174,11 @@ struct TmaMatmul {
 #pragma unroll 1
       for (int left = work.count; left > 0; --left) {
         const Words next = scales.take();
-        tile::wait_phase(place.full(), place.parity);
+        tile::wait_phase(stage.full(), stage.parity);
 #pragma unroll
         for (int step = 0; step < tile_steps; ++step) {
           Fragments fragments;
-          fragments.load(place.tile, step, warp_m, warp_n, lane);
+          fragments.load(stage.tile, step, warp_m, warp_n, lane);
           if (step + 1 == tile_steps) release();
           fragments.multiply(acc, words, step);
         }

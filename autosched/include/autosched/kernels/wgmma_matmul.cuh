@@ -42,7 +42,7 @@ namespace autosched {
 template <class Config>
 struct WgmmaMatmul : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
-  using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Place;
+  using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Stage;
   using Plan::cluster, Plan::consumer_warps, Plan::full_arrivals, Plan::reallocates_registers, Plan::peers,
       Plan::sharing, Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
@@ -63,16 +63,16 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
   __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters,
                                              const ByLaunch& chosen) {
-    const Place first{ptx::shared_memory()};
+    const Stage first{ptx::shared_memory()};
     const int warp = Plan::warp();
     if (warp == 0 && ptx::elect()) {
       if constexpr (C::access_a == 0) ptx::prefetch_map(a);
       if constexpr (C::access_b == 0) ptx::prefetch_map(b);
-      Place place = first;
+      Stage stage = first;
 #pragma unroll 1
-      for (; place.parity == 0; place.advance()) {
-        ptx::mbarrier_init(place.full(), full_arrivals);
-        ptx::mbarrier_init(place.empty_before(), 4 * sharing * peers);
+      for (; stage.parity == 0; stage.advance()) {
+        ptx::mbarrier_init(stage.full(), full_arrivals);
+        ptx::mbarrier_init(stage.empty_before(), 4 * sharing * peers);
       }
       ptx::fence_mbarrier_init();
     }

@@ -6,9 +6,9 @@ namespace autosched::ptx {
 
 // The shared::cluster address, in the block of this rank, that corresponds to `address` in this block's shared memory.
 __device__ __forceinline__ unsigned address_in(unsigned address, int rank) {
-  unsigned there;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address), "r"(rank));
-  return there;
+  unsigned remote;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+  return remote;
 }
 
 // Barrier of all threads of the cluster. Lanes of a warp arrive separately. Writes before an arrival are visible to

@@ -49,13 +49,13 @@ struct BoxLoads<First, Rest...> {
 
 // Pipeline state: a position in the ring. `barriers` is the address of the ring's first mbarrier.
 template <class C>
-struct BoxPlace {
+struct RingStage {
   unsigned tile, barriers;
   int stage = 0;
   unsigned parity = 0;  // parity of the number of completed rounds
-  __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
+  __device__ __forceinline__ RingStage(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
   // The pipeline state after `begun` iterations.
-  __device__ __forceinline__ BoxPlace(unsigned shared, unsigned barriers, int begun)
+  __device__ __forceinline__ RingStage(unsigned shared, unsigned barriers, int begun)
       : tile(shared + unsigned(begun % C::stages * C::stage_bytes)),
         barriers(barriers),
         stage(begun % C::stages),
@@ -94,7 +94,7 @@ template <class C, class Loads, class Body>
 __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun,
                                              int warp, const Body& body) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
-  BoxPlace<C> place(shared, barriers, begun), next(shared, barriers, begun);
+  RingStage<C> stage(shared, barriers, begun), next(shared, barriers, begun);
   const auto fill = [&] {
     if constexpr (Loads::tma_bytes > 0) {
       if (warp == 0 && ptx::elect()) {
@@ -115,19 +115,19 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
     commit();
   }
 #pragma unroll 1
-  for (int left = steps; left > 0; --left, place.advance()) {
+  for (int left = steps; left > 0; --left, stage.advance()) {
     if constexpr (Loads::any_async) {
       ptx::cp_async_wait_group<(C::stages >= 2 ? C::stages - 2 : 0)>();
       ptx::fence_async_proxy();  // makes this thread's copies visible to tensor cores
     }
     ptx::barrier_sync();  // all threads have completed their copies, and have read the stage of the previous step
-    if constexpr (Loads::tma_bytes > 0) wait_phase(place.full(), place.parity);
+    if constexpr (Loads::tma_bytes > 0) wait_phase(stage.full(), stage.parity);
     if constexpr (C::stages > 1) {
       if (left > ahead) fill();
       commit();
-      body(place.tile, steps - left);
+      body(stage.tile, steps - left);
     } else {
-      body(place.tile, steps - left);
+      body(stage.tile, steps - left);
       ptx::barrier_sync();  // all threads have read the only stage
       if (left > ahead) fill();
       commit();
@@ -144,13 +144,13 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
 // Producer warp: one thread fills each stage as soon as it is empty.
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun = 0) {
-  BoxPlace<C> place(shared, barriers, begun);
+  RingStage<C> stage(shared, barriers, begun);
 #pragma unroll 1
-  for (int s = 0; s < steps; ++s, place.advance()) {
-    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
+  for (int s = 0; s < steps; ++s, stage.advance()) {
+    while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
     }
-    ptx::mbarrier_arrive_expect_tx(place.full(), Loads::tma_bytes);
-    loads.fetch(place.tile, place.full());
+    ptx::mbarrier_arrive_expect_tx(stage.full(), Loads::tma_bytes);
+    loads.fetch(stage.tile, stage.full());
     loads.advance();
   }
 }
@@ -160,22 +160,22 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
 template <class C, class Body>
 __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int begun, int lane,
                                             const Body& body) {
-  BoxPlace<C> place(shared, barriers, begun);
+  RingStage<C> stage(shared, barriers, begun);
   unsigned unreleased = 0;
   const auto release = [&](unsigned empty) {
     ptx::warp_sync();  // all lanes have read the stage
     if (lane == 0) ptx::mbarrier_arrive(empty);
   };
 #pragma unroll 1
-  for (int s = 0; s < steps; ++s, place.advance()) {
-    wait_phase(place.full(), place.parity);
-    body(place.tile, s);
+  for (int s = 0; s < steps; ++s, stage.advance()) {
+    wait_phase(stage.full(), stage.parity);
+    body(stage.tile, s);
     if constexpr (C::in_flight == 0) {
-      release(place.empty());
+      release(stage.empty());
     } else {
       ptx::wgmma_wait_group<1>();
       if (s > 0) release(unreleased);
-      unreleased = place.empty();
+      unreleased = stage.empty();
     }
   }
   if constexpr (C::in_flight > 0) {
@@ -221,18 +221,18 @@ struct More {
 //   iteration is still in flight. So `body` must call `ready` before it uses the stage or the sums of this product.
 // - `proceed` waits for the stage to be full. If there is a previous stage, `proceed` also releases it.
 template <class C, class Proceed, class FirstProduct, class Body>
-__device__ __forceinline__ void run_ahead(BoxPlace<C>& place, int steps, const Proceed& proceed, const FirstProduct& first,
-                                          const Body& body) {
+__device__ __forceinline__ void run_ahead(RingStage<C>& stage, int steps, const Proceed& proceed,
+                                          const FirstProduct& first, const Body& body) {
   proceed(false);
-  first(place.tile);
-  place.advance();
+  first(stage.tile);
+  stage.advance();
   const auto ready = [&] {
     ptx::wgmma_wait_group<0>();  // the last product of the previous iteration has read its stage
     proceed(true);
   };
 #pragma unroll 1
-  for (int s = 0; s < steps - 1; ++s, place.advance()) body(More<true>{}, place.tile, s, ready);
-  body(More<false>{}, place.tile, steps - 1, ready);
+  for (int s = 0; s < steps - 1; ++s, stage.advance()) body(More<true>{}, stage.tile, s, ready);
+  body(More<false>{}, stage.tile, steps - 1, ready);
   ptx::wgmma_wait_group<0>();
 }
 
@@ -242,7 +242,7 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
                                                    const FirstProduct& first, const Body& body) {
   static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
   if (steps <= 0) return;
-  BoxPlace<C> place(shared, barriers), next(shared, barriers);
+  RingStage<C> stage(shared, barriers), next(shared, barriers);
   int filled = 0;
   const auto fill = [&] {
     if (filled > steps) return;
@@ -254,11 +254,11 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
 #pragma unroll 1
   for (int s = 0; s < C::stages - 1; ++s) fill();
   run_ahead(
-      place, steps,
+      stage, steps,
       [&](bool gives_back) {
         if (gives_back) ptx::barrier_sync();  // all threads have read the previous stage
         fill();
-        wait_phase(place.full(), place.parity);
+        wait_phase(stage.full(), stage.parity);
       },
       first, body);
 }
@@ -267,12 +267,12 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps) {
   if (steps <= 0) return;
-  BoxPlace<C> place(shared, barriers);
+  RingStage<C> stage(shared, barriers);
 #pragma unroll 1
-  for (int t = 0; t <= steps; ++t, place.advance()) {
-    while (!ptx::mbarrier_try_wait(place.empty(), place.parity ^ 1u)) {  // in the first round all stages are empty
+  for (int t = 0; t <= steps; ++t, stage.advance()) {
+    while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
     }
-    loads.fill(place.tile, place.full(), t, steps);
+    loads.fill(stage.tile, stage.full(), t, steps);
     loads.advance(t);
   }
 }
@@ -283,17 +283,17 @@ __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barr
                                                   const FirstProduct& first, const Body& body) {
   static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
   if (steps <= 0) return;
-  BoxPlace<C> place(shared, barriers);
+  RingStage<C> stage(shared, barriers);
   unsigned unreleased = 0;
   run_ahead(
-      place, steps,
+      stage, steps,
       [&](bool gives_back) {
         if (gives_back) {
           ptx::warp_sync();  // all lanes have waited for the products that read the stage
           if (lane == 0) ptx::mbarrier_arrive(unreleased);
         }
-        unreleased = place.empty();
-        wait_phase(place.full(), place.parity);
+        unreleased = stage.empty();
+        wait_phase(stage.full(), stage.parity);
       },
       first, body);
 }

@@ -116,8 +116,8 @@ struct Operand : StoredTile<L> {
   __device__ static __forceinline__ unsigned address(unsigned tile, int row, int column, int rows_on, int columns_on) {
     if constexpr (splits()) {
       if constexpr (flips_many() && flipped() * int(sizeof(T)) < L::alignment) {
-        const unsigned place = tile + unsigned(Layout::offset(row, column)) * unsigned(sizeof(T));
-        return (place ^ unsigned(Layout::flips(rows_on, columns_on)) * unsigned(sizeof(T))) +
+        const unsigned base = tile + unsigned(Layout::offset(row, column)) * unsigned(sizeof(T));
+        return (base ^ unsigned(Layout::flips(rows_on, columns_on)) * unsigned(sizeof(T))) +
                unsigned(Layout::adds(rows_on, columns_on)) * unsigned(sizeof(T));
       }
     }

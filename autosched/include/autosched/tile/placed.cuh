@@ -1,5 +1,5 @@
-// Operands whose tile positions are computed in each iteration, such as pages of a table. `Place` returns the matrix
-// (for TMA its index) and the position of the tile in the matrix. `Place` may load table entries, and there may be no
+// Operands whose tile positions are computed in each iteration, such as pages of a table. `Locate` returns the matrix
+// (for TMA its index) and the position of the tile in the matrix. `Locate` may load table entries, and there may be no
 // further entry after the last iteration. So it is called only when a tile is copied.
 #pragma once
 #include <autosched/common/aligned_vector.cuh>
@@ -17,16 +17,16 @@ struct BoxedPlace {
 };
 
 // A tile that all threads copy, with any shared-memory layout.
-template <class Operand, class Place>
+template <class Operand, class Locate>
 struct PlacedOperand : Operand {
   struct Copy : Operand::Copy {
     using Tile = typename Operand::Copy;
-    Place place;
+    Locate locate;
     int thread, turn = 0;
-    __device__ __forceinline__ Copy(const Place& place, int thread)
-        : Tile(nullptr, 0, 0, thread), place(place), thread(thread) {}
+    __device__ __forceinline__ Copy(const Locate& locate, int thread)
+        : Tile(nullptr, 0, 0, thread), locate(locate), thread(thread) {}
     __device__ __forceinline__ Tile now() const {
-      const auto at = place(turn);
+      const auto at = locate(turn);
       return Tile(at.matrix, at.major, at.minor, thread);
     }
     template <int Whole = 0>
@@ -53,17 +53,17 @@ template <class T, class RowOf>
 __device__ __forceinline__ GatheredPlace<T, RowOf> gathered(const T* matrix, int minor, const RowOf& row_of) {
   return {matrix, minor, row_of};
 }
-template <class Operand, class Place>
+template <class Operand, class Locate>
 struct GatheredOperand : Operand {
   struct Copy : Operand::Copy {
     using Tile = typename Operand::Copy;
-    Place place;
+    Locate locate;
     int turn = 0;
-    __device__ __forceinline__ Copy(const Place& place, int thread) : Tile(nullptr, 0, 0, thread), place(place) {}
+    __device__ __forceinline__ Copy(const Locate& locate, int thread) : Tile(nullptr, 0, 0, thread), locate(locate) {}
     // Calls use(i, j, address) for each vector of the thread. The address is null for rows outside of the matrix.
     template <class Use>
     __device__ __forceinline__ void each(const Use& use) const {
-      const auto at = place(turn);
+      const auto at = locate(turn);
       constexpr bool fits = !Operand::anywhere && Operand::array_minor % (Tile::minor_step * Tile::minor_passes) == 0;
       int rows[Tile::major_passes];  // load all row numbers before the first is used
 #pragma unroll
@@ -102,13 +102,13 @@ struct GatheredOperand : Operand {
 };
 
 // A tile of scattered rows that all threads copy to boxes.
-template <class Operand, class Place>
+template <class Operand, class Locate>
 struct GatheredBoxes : Operand {
   struct Copy {
-    Place place;
+    Locate locate;
     int thread, turn = 0;
     __device__ __forceinline__ void begin(unsigned address) const {
-      const auto at = place(turn);
+      const auto at = locate(turn);
       using Pieces = typename Operand::ByThreads::template Pieces<Operand>;
       Pieces(thread).begin_rows(at.matrix, address, at.minor, at.row_of);
     }
@@ -117,22 +117,22 @@ struct GatheredBoxes : Operand {
 };
 
 // A tile that all threads, or TMA, copy to boxes.
-template <class Operand, class Place>
+template <class Operand, class Locate>
 struct PlacedBoxes : Operand {
   struct ByThreads {
-    Place place;
+    Locate locate;
     int thread, turn = 0;
     __device__ __forceinline__ void begin(unsigned address) const {
-      const auto at = place(turn);
+      const auto at = locate(turn);
       typename Operand::ByThreads{at.matrix, at.major, at.minor, thread}.begin(address);
     }
   };
   struct ByTma {
     const ptx::TensorMap* map;
-    Place place;
+    Locate locate;
     int turn = 0;
     __device__ __forceinline__ void fetch(unsigned address, unsigned full) const {
-      const auto at = place(turn);
+      const auto at = locate(turn);
       typename Operand::ByTma{map, at.lead, at.major, at.minor}.fetch(address, full);
     }
   };

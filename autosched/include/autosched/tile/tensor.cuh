@@ -113,13 +113,13 @@ template <class C, class Body>
 __device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barriers, unsigned done, int steps, int warp,
                                                const Body& body) {
   if (warp == 0 && ptx::elect()) {
-    BoxPlace<C> place(shared, barriers);
+    RingStage<C> stage(shared, barriers);
 #pragma unroll 1
-    for (int s = 0; s < steps; ++s, place.advance()) {
-      while (!ptx::mbarrier_try_wait(place.full(), place.parity)) {
+    for (int s = 0; s < steps; ++s, stage.advance()) {
+      while (!ptx::mbarrier_try_wait(stage.full(), stage.parity)) {
       }
-      body(place.tile, s);
-      ptx::tcgen05_commit<1>(place.empty());
+      body(stage.tile, s);
+      ptx::tcgen05_commit<1>(stage.empty());
     }
     if (steps > 0) ptx::tcgen05_commit<1>(done);
   }

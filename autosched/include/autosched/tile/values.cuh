@@ -167,8 +167,8 @@ __device__ __forceinline__ int philox(int counter, int seed, int word) {
   return int(word < 2 ? (word ? w[1] : w[0]) : word == 2 ? w[2] : w[3]);
 }
 // Loads a row number from a table of `count` numbers, or from an address. Returns `padding` outside of the table.
-__device__ __forceinline__ int load_row(const int* table, int place, int count, int padding) {
-  return unsigned(place) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + place).word[0]) : padding;
+__device__ __forceinline__ int load_row(const int* table, int index, int count, int padding) {
+  return unsigned(index) < unsigned(count) ? int(ptx::ld_global_nc<4>(table + index).word[0]) : padding;
 }
 __device__ __forceinline__ int load_row(const int* from, bool inside, int padding) {
   return inside ? int(ptx::ld_global_nc<4>(from).word[0]) : padding;

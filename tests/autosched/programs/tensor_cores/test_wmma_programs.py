@@ -187,7 +187,7 @@ def test_unsupported_fragment_uses_are_rejected(source: str | Program, sizes: di
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("    I::store_c(place, *reinterpret_cast<const typename I::FragmentC*>(x), unsigned(stride));\n", ""),
+        ("    I::store_c(scratch, *reinterpret_cast<const typename I::FragmentC*>(x), unsigned(stride));\n", ""),
         ("    ptx::warp_sync();\n#pragma", "#pragma"),
         ("    ptx::warp_sync();  // all lanes have read the fragment before the next one overwrites it\n", ""),
         ("half % 2 * 8", "half % 2 * 4"),

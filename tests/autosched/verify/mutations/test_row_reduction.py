@@ -111,7 +111,7 @@ MUTATIONS = (
     Mutation("partial states share an address", "layernorm_f32_one_pass", KERNEL,
              "((group * C::split_k + part) * State<0>::words + word) * C::parallel_tile",
              "((group * C::split_k + part) + word) * C::parallel_tile"),
-    Mutation("only a part is normalized", "softmax_bf16_split", KERNEL, "      here.begin = 0;\n", ""),
+    Mutation("only a part is normalized", "softmax_bf16_split", KERNEL, "      reduction.begin = 0;\n", ""),
     Mutation("outer index of columns", "reduce_bf16_columns", KERNEL,
              "static_cast<long long>(outer) * C::length * C::inner", "static_cast<long long>(outer) * C::length"),
     Mutation("results of outer indices overlap", "reduce_bf16_columns", KERNEL,

@@ -52,8 +52,8 @@ PLANTED = (
         "stages that overlap",
         "plain",
         K.SHARED_RACE,
-        "this->place * C::stage_bytes",
-        "this->place * (C::stage_bytes - 2048)",
+        "this->index * C::stage_bytes",
+        "this->index * (C::stage_bytes - 2048)",
     ),
     Planted("the parity never changes", "plain", K.ASYNC_READ_BEFORE_WAIT, "parity ^= 1u;\n", "parity = 1u;\n"),
     Planted(

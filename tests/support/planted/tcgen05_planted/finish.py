@@ -100,7 +100,7 @@ PLANTED = (
         "one buffer is finished twice",
         "several tiles",
         WRONG,
-        "lanes + unsigned(sums.place * C::tile_n);\n        tile",
+        "lanes + unsigned(sums.index * C::tile_n);\n        tile",
         "lanes;\n        tile",
     ),
     Planted("rows outside are stored", "edges", K.OUT_OF_BOUNDS_GLOBAL, "} else if (inside) {", "} else {"),

@@ -30,7 +30,7 @@ PLANTED = (
         "no thread signals that it has read a response",
         "launch control",
         K.BARRIER_NOT_REACHED,
-        "if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());",
+        "if (CallerRole != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());",
         "",
     ),
     Planted(
@@ -51,9 +51,9 @@ PLANTED = (
         "each iteration requests two tiles",
         "launch control",
         K.MBARRIER_MISUSE,
-        "        body(Work(next, order));\n        next = take<Who>(answer);",
-        "        body(Work(next, order));\n        if constexpr (Who == Role::copies) ask(answer);\n"
-        "        next = take<Who>(answer);",
+        "        body(Work(next, order));\n        next = take<CallerRole>(answer);",
+        "        body(Work(next, order));\n        if constexpr (CallerRole == Role::copies) ask(answer);\n"
+        "        next = take<CallerRole>(answer);",
     ),
     Planted(
         "the tile of a response is not computed",
@@ -66,8 +66,8 @@ PLANTED = (
         "the block's own tile is computed again",
         "launch control",
         K.UNWRITTEN_OUTPUT,
-        "        next = take<Who>(answer);",
-        "        next = take<Who>(answer) < 0 ? -1 : id;",
+        "        next = take<CallerRole>(answer);",
+        "        next = take<CallerRole>(answer) < 0 ? -1 : id;",
     ),
     Planted(
         "the block number is used as the pair's tile number",

@@ -47,7 +47,7 @@ PLANTED = (
         "one buffer of sums for two tiles",
         "several tiles",
         K.TCGEN05_IN_FLIGHT,
-        "tensor + unsigned(sums.place * C::tile_n);\n        Plan::wait",
+        "tensor + unsigned(sums.index * C::tile_n);\n        Plan::wait",
         "tensor;\n        Plan::wait",
     ),
     Planted(

@@ -82,7 +82,7 @@ struct MatmulReduction {
 #pragma unroll 8
         for (int row = share; row < C::tile_m; row += shares) state.merge(element<State>(row, col));
       }
-      if constexpr (shares > 1) {  // each thread has at most one column here
+      if constexpr (shares > 1) {  // each thread has at most one column
         ptx::barrier_sync();       // all threads have read the tile
         if (share < shares) {
           ptx::st_shared(shared + unsigned(share * columns + col) * 4u, AlignedVector<4>{{state.get(0)}});
@@ -108,23 +108,23 @@ __device__ __forceinline__ void reduce_tile(unsigned shared, float* reduced, flo
   using R = MatmulReduction<C>;
   using State = typename R::State;
   ptx::barrier_sync();  // the finished tile is in shared memory
-  const int band = R::rows ? tile.m : tile.n, place = R::rows ? tile.n : tile.m;
+  const int band = R::rows ? tile.m : tile.n, index_in_band = R::rows ? tile.n : tile.m;
   const int kept0 = band * R::kept_tile;
   const auto part = [&](int i) {
     return parts + (static_cast<long long>(batch) * R::across + i) * R::kept_size + kept0;
   };
   float* result = reduced + static_cast<long long>(batch) * R::kept_size + kept0;
-  const R here{shared, tile.m * C::tile_m, tile.n * C::tile_n, R::across == 1 ? result : part(place)};
+  const R reduction{shared, tile.m * C::tile_m, tile.n * C::tile_n, R::across == 1 ? result : part(index_in_band)};
   if constexpr (R::rows) {
-    here.template reduce_rows<State>();
+    reduction.template reduce_rows<State>();
   } else {
-    here.template reduce_columns<State>();
+    reduction.template reduce_columns<State>();
   }
   if constexpr (R::across > 1) {
     constexpr int bands = R::rows ? C::tiles_m : C::tiles_n;
     if (!is_last_block<R::across>(counters + batch * bands + band, shared)) return;
 #pragma unroll 1
-    for (int kept = int(threadIdx.x); kept < R::kept_tile && here.keeps(kept); kept += C::threads) {
+    for (int kept = int(threadIdx.x); kept < R::kept_tile && reduction.keeps(kept); kept += C::threads) {
       State state;
 #pragma unroll 8
       for (int i = 0; i < R::across; ++i) {

@@ -71,7 +71,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
       } else {
         Plan::wait(sums.full(), sums.parity);
         ptx::tcgen05_fence_after_sync();
-        tile.from = lanes + unsigned(sums.place * C::tile_n);
+        tile.from = lanes + unsigned(sums.index * C::tile_n);
         tile.empty = sums.empty();
         sums.advance();
       }
@@ -152,7 +152,7 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
 #pragma unroll
       for (int first = 0; first < C::tile_n; first += chunk) {
         unsigned x[chunk];
-        load(x, lanes + unsigned(sums.place * C::tile_n), first, sums.empty(), lane);
+        load(x, lanes + unsigned(sums.index * C::tile_n), first, sums.empty(), lane);
 #pragma unroll
         for (int i = 0; i < chunk; ++i) total[first + i] += scale * ptx::float_of(x[i]);
       }
@@ -181,8 +181,8 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   // the tile.
   __device__ static __forceinline__ bool leave_split(const Tile& tile, float* partials, unsigned* counters, unsigned shared,
                                                      const Work& work) {
-    const long long place = static_cast<long long>(work.output_tile) * C::split_k + work.split;
-    leave(tile, partials + place * C::tile_n * threads + finishing_thread());
+    const long long slot = static_cast<long long>(work.output_tile) * C::split_k + work.split;
+    leave(tile, partials + slot * C::tile_n * threads + finishing_thread());
     return is_last_block<C::split_k, threads, first_thread>(counters + work.output_tile, shared + Plan::flag_at);
   }
 
@@ -198,9 +198,9 @@ struct Tcgen05Epilogue : Tcgen05Plan<Config> {
   // other block.
   __device__ static __forceinline__ const float* other_part(const Tile& tile, float* partials, unsigned* counters,
                                                             unsigned shared, const Work& work) {
-    const int place = work.cut * pair + Plan::rank();
-    const SharedTile<threads> two{counters + 2 * place, shared + Plan::flag_at, finishing_thread(), of_exchange};
-    float* sums = partials + static_cast<long long>(place) * C::tile_n * threads + finishing_thread();
+    const int slot = work.cut * pair + Plan::rank();
+    const SharedTile<threads> two{counters + 2 * slot, shared + Plan::flag_at, finishing_thread(), of_exchange};
+    float* sums = partials + static_cast<long long>(slot) * C::tile_n * threads + finishing_thread();
     if (two.is_first()) {
       leave(tile, sums);
       two.tell_stored();

@@ -26,11 +26,11 @@ struct Tcgen05Multiplier : Tcgen05Plan<Config> {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, stage.advance()) {
         if constexpr (Plan::scaled_k_tiles) begin(sums);
-        const unsigned d = tensor + unsigned(sums.place * C::tile_n);
+        const unsigned d = tensor + unsigned(sums.index * C::tile_n);
         Plan::wait(stage.full(), stage.parity);
         ptx::tcgen05_fence_after_sync();
         const unsigned long long a = tcgen05_matrix<A>(stage.tile()), b = tcgen05_matrix<B>(stage.tile() + A::bytes);
-        const unsigned scales = tensor + unsigned(C::sum_buffers * C::tile_n + stage.place * Plan::scale_columns);
+        const unsigned scales = tensor + unsigned(C::sum_buffers * C::tile_n + stage.index * Plan::scale_columns);
         if constexpr (Plan::scales > 0) copy_scales(scales, stage.tile() + Plan::scales_at);
 #pragma unroll
         for (int step = 0; step < steps_of_tile; ++step) {

@@ -126,7 +126,7 @@ struct Tcgen05Plan {
   enum class Role { copies, multiplies, finishes };
 
   // Calls body(work) for every tile or part of a tile that this block computes.
-  template <Role Who, class Body>
+  template <Role CallerRole, class Body>
   __device__ static __forceinline__ void for_each_work(unsigned shared, LaunchRaster order, const Body& body) {
     const int id = int(blockIdx.x) / pair;
     if constexpr (!C::several_tiles) {
@@ -150,9 +150,9 @@ struct Tcgen05Plan {
       int next = id;
 #pragma unroll 1
       for (; next >= 0; answer.advance()) {
-        if constexpr (Who == Role::copies) ask(answer);
+        if constexpr (CallerRole == Role::copies) ask(answer);
         body(Work(next, order));
-        next = take<Who>(answer);
+        next = take<CallerRole>(answer);
       }
     } else {
       // may be fewer than stream_k_blocks, if fewer can run at the same time
@@ -166,26 +166,26 @@ struct Tcgen05Plan {
   template <int Count, int At>
   struct Ring {
     unsigned shared;
-    int place = 0;
+    int index = 0;        // index of the current stage
     unsigned parity = 0;  // parity of the number of completed rounds
 
-    __device__ __forceinline__ unsigned full() const { return shared + unsigned(At + 16 * place); }
+    __device__ __forceinline__ unsigned full() const { return shared + unsigned(At + 16 * index); }
     __device__ __forceinline__ unsigned empty() const { return full() + 8; }
     __device__ __forceinline__ void advance() {
-      if (++place == Count) {
-        place = 0;
+      if (++index == Count) {
+        index = 0;
         parity ^= 1u;
       }
     }
   };
   struct Stages : Ring<C::stages, barriers_at> {
-    __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->place * C::stage_bytes); }
+    __device__ __forceinline__ unsigned tile() const { return this->shared + unsigned(this->index * C::stage_bytes); }
   };
   using Sums = Ring<C::sum_buffers, sums_barriers_at>;
   // Ring of responses of cluster launch control. A slot of the ring is full when its response has arrived, and empty
   // when all threads that iterate over the pair's tiles have read the response.
   struct Answers : Ring<answers, answer_barriers_at> {
-    __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->place); }
+    __device__ __forceinline__ unsigned bytes() const { return this->shared + unsigned(answers_at + 16 * this->index); }
   };
   static constexpr int readers = pair * (1 + finishing_warps) + 1;
 
@@ -198,13 +198,13 @@ struct Tcgen05Plan {
   }
 
   // Waits for a response, and returns its tile, or -1 if no tile is left.
-  template <Role Who>
+  template <Role CallerRole>
   __device__ static __forceinline__ int take(const Answers& answer) {
     wait(answer.full(), answer.parity);
     const int block = ptx::canceled_block(answer.bytes());
     ptx::fence_async_proxy();  // orders this read before the next response is written
-    if constexpr (Who == Role::finishes) ptx::warp_sync();
-    if (Who != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());
+    if constexpr (CallerRole == Role::finishes) ptx::warp_sync();
+    if (CallerRole != Role::finishes || threadIdx.x % 32 == 0) arrive_in_first(answer.empty());
     return block < 0 ? -1 : block / pair;
   }
 

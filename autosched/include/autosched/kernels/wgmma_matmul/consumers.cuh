@@ -14,7 +14,7 @@ namespace autosched {
 template <class Config>
 struct WgmmaConsumers : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
-  using typename Plan::Accumulators, typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Place,
+  using typename Plan::Accumulators, typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Stage,
       typename Plan::Work;
   using Plan::boxes_at, Plan::cluster, Plan::consumer_threads, Plan::flag_at, Plan::for_each_work, Plan::of_turns,
       Plan::peers;
@@ -23,21 +23,21 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
   using Stores = WgmmaStores<Config>;
 
   __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
-                                                 float* partials, unsigned* counters, LaunchRaster order, Place place,
+                                                 float* partials, unsigned* counters, LaunchRaster order, Stage stage,
                                              int warp) {
     const int group = warp / 4;
     const int rows = C::ping_pong ? 0 : group;  // index of this consumer's share of the rows of a tile
     unsigned elsewhere = 0;
     if constexpr (cluster > 1) {
       const int i = int(threadIdx.x) % 32;
-      elsewhere = ptx::address_in(place.shared, MainLoop::peer(i < peers ? i : 0)) - place.shared;
+      elsewhere = ptx::address_in(stage.shared, MainLoop::peer(i < peers ? i : 0)) - stage.shared;
     }
     if constexpr (C::ping_pong) {
       if (group == 1) ptx::barrier_arrive(of_turns, consumer_threads);  // the other consumer goes first
     }
     for_each_work(order, [&](const Work& work, int turn, bool more) {
       if constexpr (C::ping_pong) {
-        if (turn % 2 != group) return place.skip(work.tiles);
+        if (turn % 2 != group) return stage.skip(work.tiles);
         // The barrier waits until the other consumer has multiplied its stages. By then, each of the other consumer's
         // stages has been filled, so this consumer cannot mistake the phases of those stages for the phases of its own
         // stages.
@@ -45,19 +45,19 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
       }
       Accumulators acc;
       if constexpr (C::scale == "block") {
-        MainLoop::scaled_loop(acc, place, work, rows, elsewhere, more, ends);
+        MainLoop::scaled_loop(acc, stage, work, rows, elsewhere, more, ends);
       } else {
-        MainLoop::main_loop(acc, place, work.tiles, rows, elsewhere, more);
+        MainLoop::main_loop(acc, stage, work.tiles, rows, elsewhere, more);
       }
       if constexpr (C::split_k > 1) {
-        if (!Exchange::combine_splits(acc, place.shared + flag_at, partials, counters + work.output_tile, work)) return;
+        if (!Exchange::combine_splits(acc, stage.shared + flag_at, partials, counters + work.output_tile, work)) return;
       }
       if constexpr (C::stream_k) {
-        const unsigned flags = place.shared + flag_at;
+        const unsigned flags = stage.shared + flag_at;
         if (work.tiles < C::tiles_k && !Exchange::combine_two(acc, flags, partials, counters, work, rows)) return;
       }
       if constexpr (C::store_buffers > 0) {
-        Stores::store_boxes(acc, ends, out_map, work, place.shared + boxes_at, group, rows);
+        Stores::store_boxes(acc, ends, out_map, work, stage.shared + boxes_at, group, rows);
       } else {
         Stores::store(acc, ends, out, work, rows);
       }

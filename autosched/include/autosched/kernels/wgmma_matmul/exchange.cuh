@@ -47,9 +47,9 @@ struct WgmmaExchange : WgmmaPlan<Config> {
   __device__ static __forceinline__ bool combine_two(Accumulators& acc, unsigned flags, float* partials,
                                                      unsigned* counters, const Work& work, int rows) {
     const int group = int(threadIdx.x) / 128;
-    const int place = (work.cut * cluster + rank()) * sharing + rows;
+    const int slot = (work.cut * cluster + rank()) * sharing + rows;
     return add_other_part<C::accumulators, 128>(
-        &acc[0][0], partials + static_cast<long long>(place) * C::accumulators * 128, counters + 2 * place,
+        &acc[0][0], partials + static_cast<long long>(slot) * C::accumulators * 128, counters + 2 * slot,
         flags + unsigned(4 * group), int(threadIdx.x) % 128, of_boxes + group);
   }
 };

@@ -16,17 +16,17 @@ template <class Config>
 struct WgmmaMainLoop : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::A, typename Plan::Accumulators, typename Plan::B, typename Plan::C, typename Plan::End,
-      typename Plan::Place, typename Plan::T, typename Plan::Work;
+      typename Plan::Stage, typename Plan::T, typename Plan::Work;
   using Plan::a_in_registers, Plan::cluster, Plan::consumer_threads, Plan::fragments, Plan::of_turns, Plan::peers,
       Plan::rank_m, Plan::rank_n, Plan::wait_together;
   using Multiply = ptx::Wgmma<T, C::tile_n, (Plan::paired > 1)>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
 
-  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, const Place& place, int group, bool first) {
-    const unsigned start = uniform_start(place);
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, const Stage& stage, int group, bool first) {
+    const unsigned start = uniform_start(stage);
     const unsigned long long b = B::base(start);
     if constexpr (a_in_registers) {
-      multiply_registers(acc, place.tile_at(start), b, group, first);
+      multiply_registers(acc, stage.tile_at(start), b, group, first);
     } else {
       multiply_shared(acc, A::base(start + unsigned(A::advance(0, 64 * fragments) * group)), b, first);
     }
@@ -94,24 +94,24 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
   }
 
-  // Returns the start of a pipeline state's stage in a uniform register. Ping-pong consumers skip the other consumer's
-  // iterations in a branch. After this branch, ptxas no longer knows that the start is warp-uniform. redux moves it
-  // back to a uniform register.
-  __device__ static __forceinline__ unsigned uniform_start(const Place& place) {
-    if constexpr (C::ping_pong) return ptx::redux_or(place.start);
-    return place.start;
+  // Returns the start of a stage in a uniform register. Ping-pong consumers skip the other consumer's iterations in a
+  // branch. After this branch, ptxas no longer knows that the start is warp-uniform. redux moves it back to a uniform
+  // register.
+  __device__ static __forceinline__ unsigned uniform_start(const Stage& stage) {
+    if constexpr (C::ping_pong) return ptx::redux_or(stage.start);
+    return stage.start;
   }
 
-  __device__ static __forceinline__ void main_loop(Accumulators& acc, Place& place, int tiles, int group,
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, Stage& stage, int tiles, int group,
                                                    unsigned elsewhere, bool more) {
     // The first k-tile is a separate iteration: it overwrites the sums, and there is no previous stage to release.
     const auto turn = [&](bool first) {
-      wait_together(place.full(), place.parity);
-      multiply_tile(acc, place, group, first);
+      wait_together(stage.full(), stage.parity);
+      multiply_tile(acc, stage, group, first);
       ptx::wgmma_wait_group<C::in_flight>();
-      if (C::in_flight > 0 && !first) release(place.empty_before(), elsewhere);
-      place.advance();
-      if (C::in_flight == 0) release(place.empty_before(), elsewhere);
+      if (C::in_flight > 0 && !first) release(stage.empty_before(), elsewhere);
+      stage.advance();
+      if (C::in_flight == 0) release(stage.empty_before(), elsewhere);
     };
     // The shuffle makes the iteration count warp-uniform. Otherwise, loop counters would not be in uniform registers.
     const int turns = int(ptx::shfl_idx(unsigned(tiles), 0));
@@ -123,7 +123,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
     }
     if constexpr (C::in_flight > 0) {
       ptx::wgmma_wait_group<0>();
-      release(place.empty_before(), elsewhere);
+      release(stage.empty_before(), elsewhere);
     }
 #pragma unroll
     for (int i = 0; i < fragments; ++i) {
@@ -134,7 +134,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 
   // Like main_loop, but each k-tile has separate sums, which are scaled and then added to `sums`. Tensor cores would
   // accumulate 8-bit floats with too few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
-  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Place& place, const Work& work, int group,
+  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Stage& stage, const Work& work, int group,
                                                      unsigned elsewhere, bool more, const End& ends) {
     constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
     constexpr int across = ceil_div(C::tile_n, block);
@@ -165,12 +165,12 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
         const int column = work.n0 / block + q;
         b[q] = End::number(of_b + (column < blocks_n ? column : blocks_n - 1) * blocks_k + t);
       }
-      wait_together(place.full(), place.parity);
+      wait_together(stage.full(), stage.parity);
       Accumulators acc;
-      multiply_tile(acc, place, group, true);
+      multiply_tile(acc, stage, group, true);
       ptx::wgmma_wait_group<0>();
-      place.advance();
-      release(place.empty_before(), elsewhere);
+      stage.advance();
+      release(stage.empty_before(), elsewhere);
 #pragma unroll
       for (int i = 0; i < fragments; ++i) {
 #pragma unroll

@@ -141,19 +141,19 @@ struct WgmmaPlan {
     }
   };
 
-  // Pipeline state: a position in the ring of stages, which producers and consumers advance in the same order. Its
+  // Pipeline state: the current stage of the ring, which producers and consumers advance in the same order. Its
   // fields have the units that the main loop uses. So the main loop needs no multiplications and shifts.
-  struct Place {
+  struct Stage {
     unsigned shared;
     unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma
     unsigned barrier = 0;  // offset of the stage's barriers from the first stage's barriers
     unsigned parity = 0;   // parity of the number of completed rounds
 
-    __device__ __forceinline__ explicit Place(unsigned shared) : shared(shared), start(shared >> 4) {}
-    __device__ __forceinline__ Place for_descriptors() const {
-      Place place = *this;
-      place.start = encoded_start(shared);
-      return place;
+    __device__ __forceinline__ explicit Stage(unsigned shared) : shared(shared), start(shared >> 4) {}
+    __device__ __forceinline__ Stage for_descriptors() const {
+      Stage stage = *this;
+      stage.start = encoded_start(shared);
+      return stage;
     }
     // Address of the stage. Only for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }

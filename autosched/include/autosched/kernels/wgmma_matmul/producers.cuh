@@ -14,7 +14,7 @@ template <class Config>
 struct WgmmaProducers : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::CopyA, typename Plan::CopyB,
-      typename Plan::Place, typename Plan::Work;
+      typename Plan::Stage, typename Plan::Work;
   using Plan::cluster, Plan::consumer_threads, Plan::for_each_work, Plan::lines_a, Plan::lines_b, Plan::rank_m,
       Plan::rank_n, Plan::tma_bytes, Plan::wait;
 
@@ -24,15 +24,15 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // A single producer thread: fills each stage by TMA as soon as it is empty.
-  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, Place place) {
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, Stage stage) {
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
-      for (int t = 0; t < work.tiles; ++t, place.advance()) {
-        wait(place.empty(), place.parity ^ 1u);  // in the first round all stages are empty
-        load_stage(a, b, chosen, place, work, (work.first + t) * C::tile_k);
+      for (int t = 0; t < work.tiles; ++t, stage.advance()) {
+        wait(stage.empty(), stage.parity ^ 1u);  // in the first round all stages are empty
+        load_stage(a, b, chosen, stage, work, (work.first + t) * C::tile_k);
       }
     });
-    drain(place);
+    drain(stage);
   }
 
   // The code of all producer threads. An operand that TMA can copy is copied by one thread. An operand that TMA cannot
@@ -40,13 +40,13 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // a delay of `behind` k-tiles, so that the copies of `behind` k-tiles are in flight. `behind` is the number of stages
   // that consumers do not use, not counting the stage that is being filled.
   template <class FromA, class FromB>
-  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen, Place place,
-                                                      int warp) {
+  __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen,
+                                                          Stage stage, int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
     static_assert(behind >= 0, "rule stages: one stage must be free in addition to those that consumers use");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
     const int thread = int(threadIdx.x) - consumer_threads;
-    Place arrived = place;
+    Stage arrived = stage;
     int on_their_way = 0;
     const auto publish_rest = [&](int matrix) {
       ptx::cp_async_wait_group<0>();
@@ -55,18 +55,18 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     };
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
-      for (int t = 0; t < work.tiles; ++t, place.advance()) {
-        wait(place.empty(), place.parity ^ 1u);
+      for (int t = 0; t < work.tiles; ++t, stage.advance()) {
+        wait(stage.empty(), stage.parity ^ 1u);
         const int k0 = (work.first + t) * C::tile_k;
         if constexpr (tma_bytes > 0) {
-          if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, chosen, place, work, k0);
+          if (warp == Plan::consumer_warps && ptx::elect()) load_stage(a, b, chosen, stage, work, k0);
         }
         if constexpr (C::access_a > 0) {
-          CopyA(thread).begin(a, work.batch, place.tile(), place.ends(), A::major ? work.m0 : k0,
+          CopyA(thread).begin(a, work.batch, stage.tile(), stage.ends(), A::major ? work.m0 : k0,
                               A::major ? k0 : work.m0);
         }
         if constexpr (C::access_b > 0) {
-          CopyB(thread).begin(b, work.batch, place.tile() + A::bytes, ends_of_b(place), B::major ? work.n0 : k0,
+          CopyB(thread).begin(b, work.batch, stage.tile() + A::bytes, ends_of_b(stage), B::major ? work.n0 : k0,
                               B::major ? k0 : work.n0);
         }
         ptx::cp_async_commit_group();
@@ -81,17 +81,17 @@ struct WgmmaProducers : WgmmaPlan<Config> {
       if constexpr (shifts_differ) publish_rest(work.batch);
     });
     if constexpr (!shifts_differ) publish_rest(0);
-    drain(place);
+    drain(stage);
   }
 
   // For each stage, waits until all blocks of the cluster that read the stage have released it. Afterwards, no other
   // block arrives at a barrier of this block, so the block may exit. A cluster barrier would also work, but its release
   // is a GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. For stages that were never used, the wait
   // returns immediately.
-  __device__ static __forceinline__ void drain(Place place) {
+  __device__ static __forceinline__ void drain(Stage stage) {
     if constexpr (cluster > 1) {
 #pragma unroll 1
-      for (int stage = 0; stage < C::stages; ++stage, place.advance()) wait(place.empty(), place.parity ^ 1u);
+      for (int i = 0; i < C::stages; ++i, stage.advance()) wait(stage.empty(), stage.parity ^ 1u);
     }
   }
 
@@ -100,13 +100,13 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     if constexpr (Copied) return C::batch > 1 && Copy::shifts_differ;
     return false;
   }
-  __device__ static __forceinline__ unsigned ends_of_b(const Place& place) {
-    if constexpr (C::access_a > 0) return place.ends() + CopyA::ends_bytes;
-    return place.ends();
+  __device__ static __forceinline__ unsigned ends_of_b(const Stage& stage) {
+    if constexpr (C::access_a > 0) return stage.ends() + CopyA::ends_bytes;
+    return stage.ends();
   }
 
   // Makes this thread's completed copies to a stage visible to wgmma, and signals that they are complete.
-  __device__ static __forceinline__ void publish(Place& arrived, int matrix, int thread) {
+  __device__ static __forceinline__ void publish(Stage& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
       CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
     }
@@ -120,17 +120,17 @@ struct WgmmaProducers : WgmmaPlan<Config> {
 
   // One thread: issues the TMA copies of a stage.
   template <class FromA, class FromB>
-  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const ByLaunch& chosen, const Place& place,
-                                                    const Work& work, int k0) {
+  __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const ByLaunch& chosen,
+                                                    const Stage& stage, const Work& work, int k0) {
     const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
     const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
-    ptx::mbarrier_arrive_expect_tx(place.full(), tma_bytes);
+    ptx::mbarrier_arrive_expect_tx(stage.full(), tma_bytes);
     if constexpr (C::access_a == 0) {
-      load<A, lines_a, (C::cluster_n > 1)>(a, place.tile(), work.m0, k0, work.batch, place.full(),
+      load<A, lines_a, (C::cluster_n > 1)>(a, stage.tile(), work.m0, k0, work.batch, stage.full(),
                                            chosen.evict_a, rank_n(), to_a);
     }
     if constexpr (C::access_b == 0) {
-      load<B, lines_b, (C::cluster_m > 1)>(b, place.tile() + A::bytes, work.n0, k0, work.batch, place.full(),
+      load<B, lines_b, (C::cluster_m > 1)>(b, stage.tile() + A::bytes, work.n0, k0, work.batch, stage.full(),
                                            chosen.evict_b, rank_m(), to_b);
     }
   }

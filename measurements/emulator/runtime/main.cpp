@@ -305,13 +305,13 @@ void transfer(int fd, void* memory, std::size_t bytes, std::size_t offset, bool 
 }
 
 // Reports what the machine was doing before a crash. Allocates only short strings, because allocation may fail.
-void last_words(Machine& machine, const char* status, const char* what) {
+void last_words(Machine& machine, const char* status, const char* reason) {
   char message[512];
   if (machine.self != nullptr) {
-    std::snprintf(message, sizeof message, "%s, in %s (the line of its last memory access, barrier or shuffle)", what,
+    std::snprintf(message, sizeof message, "%s, in %s (the line of its last memory access, barrier or shuffle)", reason,
                   describe_self(machine).c_str());
   } else {
-    std::snprintf(message, sizeof message, "%s", what);
+    std::snprintf(message, sizeof message, "%s", reason);
   }
   report_end(machine.report, status, machine.self != nullptr ? machine.self->site : SiteIndex{0}, message);
 }
@@ -327,12 +327,12 @@ void on_time_limit(int) {
   // A thread that waits forever is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
-    const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->asked));
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->polled_address));
     std::snprintf(
         message, sizeof message,
         "the launch reached the time limit: %s waits here%s%s, polling a value that never changes",
-        describe(machine, waits->who, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
-    report_end(machine.report, "timeout", waits->asked_at, message);
+        describe(machine, waits->accessor, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    report_end(machine.report, "timeout", waits->poll_site, message);
   } else {
     last_words(machine, "timeout", "the launch reached the time limit");
   }

@@ -92,37 +92,37 @@ bool complete_collectives(Warp& w) {
   for (unsigned k = 0; k < machine.warp_lanes[w.index]; ++k) {
     if (w.thread[k].state != State::gathering) continue;
     const Instruction& i = *w.waiting[k];
-    const Lanes there = companions(w, k), live = live_lanes(w);
+    const Lanes arrived = companions(w, k), live = live_lanes(w);
     // Warp-wide instructions such as mma.sync need all 32 lanes. Barriers only need the lanes that have not exited.
     const bool is_barrier = i.row->flow == Flow::barrier;
     const Lanes needed = w.thread[k].mask != 0 ? w.thread[k].mask & live : is_barrier ? live : all_lanes;
-    if ((needed & ~there) != 0) continue;
+    if ((needed & ~arrived) != 0) continue;
     any = true;
-    for_lanes(there, [&](unsigned l) {
+    for_lanes(arrived, [&](unsigned l) {
       w.thread[l].state = State::runnable;
       ++w.pc[l];
     });
     run_as(w, k);
     machine.self->site = i.site;
-    machine.clocks.meet(w.index, there, live);
+    machine.clocks.meet(w.index, arrived, live);
     if (is_barrier) {
-      arrive_together(w, i, there);
+      arrive_together(w, i, arrived);
     } else if (i.own) {
       if (i.strict) {
-        for_lanes(there, [&](unsigned l) {
+        for_lanes(arrived, [&](unsigned l) {
           const Instruction& own = *w.waiting[l];
           for (unsigned s = 0; s < own.sources; ++s) {
             if ((w.head(own.source(s)).defined >> l & 1u) == 0) report_undefined_sources(w, own, 1u << l);
           }
         });
       }
-      i.execute(w, i, there);
+      i.execute(w, i, arrived);
       if (w.retry) {
-        for_lanes(there, [&](unsigned l) { --w.pc[l]; });
+        for_lanes(arrived, [&](unsigned l) { --w.pc[l]; });
         return true;
       }
     } else {
-      execute(w, i, there);
+      execute(w, i, arrived);
     }
   }
   return any;

@@ -21,21 +21,22 @@ class Reader {
  public:
   Reader(Warp& w, const Instruction& i, unsigned lane) : w_(w), i_(i), lane_(lane) {}
   bool read(Machine& machine, std::uint64_t address, void* to, unsigned bytes) {
-    const Place p = resolve(machine, Space::generic, address, "printf");
-    if (!p.good) return false;
-    if (p.space == Space::global) {
-      read_global(machine, to, reinterpret_cast<const void*>(p.offset), static_cast<int>(bytes), "printf", false, false);
+    const Location location = resolve(machine, Space::generic, address, "printf");
+    if (!location.good) return false;
+    if (location.space == Space::global) {
+      read_global(machine, to, reinterpret_cast<const void*>(location.offset), static_cast<int>(bytes), "printf", false,
+                  false);
       return true;
     }
-    if (p.space == Space::shared) {
-      return read_shared(machine, to, static_cast<unsigned>(p.offset), static_cast<int>(bytes), "printf"), true;
+    if (location.space == Space::shared) {
+      return read_shared(machine, to, static_cast<unsigned>(location.offset), static_cast<int>(bytes), "printf"), true;
     }
     const Local& local = w_.local[lane_];
-    if (p.space != Space::local || p.offset + bytes > local.bytes.size()) return false;
-    std::memcpy(to, local.bytes.data() + p.offset, bytes);
+    if (location.space != Space::local || location.offset + bytes > local.bytes.size()) return false;
+    std::memcpy(to, local.bytes.data() + location.offset, bytes);
     for (unsigned b = 0; b < bytes; ++b) {
-      if (local.known[p.offset + b] == 0xff) continue;
-      const auto from = local.origins.find(p.offset + b);
+      if (local.known[location.offset + b] == 0xff) continue;
+      const auto from = local.origins.find(location.offset + b);
       report_undefined(w_, i_, from == local.origins.end() ? i_.site : from->second, lane_);
       break;
     }

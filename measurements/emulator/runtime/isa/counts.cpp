@@ -140,8 +140,8 @@ void note_products_committed(const Warp& w, std::uint32_t address) {
 
 void note_phase_seen(Warp& w, std::uint32_t address) {
   Machine& machine = *w.machine;
-  const auto found = machine.executed.committed.find(address);
-  if (found != machine.executed.committed.end()) w.block_began = std::max(w.block_began, found->second);
+  const auto entry = machine.executed.committed.find(address);
+  if (entry != machine.executed.committed.end()) w.block_began = std::max(w.block_began, entry->second);
 }
 
 void end_counting(const Warp& w) {
@@ -151,9 +151,9 @@ void end_counting(const Warp& w) {
 }
 
 void report_executed(Machine& machine) {
-  for (const auto& [what, times] : machine.executed.products) {
-    emulator::report_executed(machine.report, machine.program.code[what.first].site, times, what.second.c_str());
-    machine.executed.counts[what.first] -= std::min(machine.executed.counts[what.first], times);
+  for (const auto& [product, times] : machine.executed.products) {
+    emulator::report_executed(machine.report, machine.program.code[product.first].site, times, product.second.c_str());
+    machine.executed.counts[product.first] -= std::min(machine.executed.counts[product.first], times);
   }
   for (std::size_t pc = 0; pc < machine.executed.counts.size(); ++pc) {
     if (machine.executed.counts[pc] != 0)

@@ -5,7 +5,7 @@ namespace autosched::emulator {
 
 void View::grant(Grant g) {
   const auto at = std::lower_bound(grants.begin(), grants.end(), g, before);
-  if (at != grants.end() && at->who == g.who) {
+  if (at != grants.end() && at->accessor == g.accessor) {
     at->epoch = std::max(at->epoch, g.epoch);
   } else {
     grants.insert(at, g);
@@ -14,7 +14,9 @@ void View::grant(Grant g) {
 
 void View::add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch) {
   if (!whole) {
-    for (; lanes != 0; lanes &= lanes - 1) grant({who_of(w, static_cast<unsigned>(std::countr_zero(lanes))), epoch});
+    for (; lanes != 0; lanes &= lanes - 1) {
+      grant({accessor_of(w, static_cast<unsigned>(std::countr_zero(lanes))), epoch});
+    }
     return;
   }
   if (up_to.size() <= w) up_to.resize(w + 1, 0);
@@ -33,8 +35,8 @@ void View::join(const View& other) {
   std::merge(grants.begin(), grants.end(), other.grants.begin(), other.grants.end(), std::back_inserter(all), before);
   grants.clear();
   for (const Grant& g : all) {
-    if (const unsigned actor = warp_of(g.who); actor < up_to.size() && g.epoch <= up_to[actor]) continue;
-    if (!grants.empty() && grants.back().who == g.who) {
+    if (const unsigned actor = warp_of(g.accessor); actor < up_to.size() && g.epoch <= up_to[actor]) continue;
+    if (!grants.empty() && grants.back().accessor == g.accessor) {
       grants.back().epoch = std::max(grants.back().epoch, g.epoch);
     } else {
       grants.push_back(g);
@@ -42,11 +44,11 @@ void View::join(const View& other) {
   }
 }
 
-bool View::granted(Who who, Epoch epoch) const {
-  for (std::uint32_t lanes = lanes_of(who); lanes != 0; lanes &= lanes - 1) {
-    const Who lane = who_of(warp_of(who), static_cast<unsigned>(std::countr_zero(lanes)));
+bool View::granted(Accessor accessor, Epoch epoch) const {
+  for (std::uint32_t lanes = lanes_of(accessor); lanes != 0; lanes &= lanes - 1) {
+    const Accessor lane = accessor_of(warp_of(accessor), static_cast<unsigned>(std::countr_zero(lanes)));
     const auto at = std::lower_bound(grants.begin(), grants.end(), Grant{lane, 0}, before);
-    if (at == grants.end() || at->who != lane || epoch > at->epoch) return false;
+    if (at == grants.end() || at->accessor != lane || epoch > at->epoch) return false;
   }
   return true;
 }
@@ -80,7 +82,7 @@ void swap(Clocks& a, Clocks& b) {
 }
 
 void Clocks::advance(unsigned w) {
-  for (const Alone& a : alone[w]) known[w].join(a.what);
+  for (const Alone& a : alone[w]) known[w].join(a.knowledge);
   alone[w].clear();
   known[w].seen.up_to[w] = now[w];
   known[w].earlier.add(w, ~0u, true, now[w]);
@@ -89,8 +91,8 @@ void Clocks::advance(unsigned w) {
   ++now[w];
 }
 
-void Clocks::learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
-                 unsigned actor, Epoch epoch) {
+void Clocks::learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event,
+                         const Knowledge& knowledge, unsigned actor, Epoch epoch) {
   live[w] = living;
   fresh[w] |= lanes;
   auto& mine = alone[w];
@@ -98,17 +100,17 @@ void Clocks::learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, 
   if (same != mine.end()) {
     same->lanes |= lanes;
   } else if ((lanes & living) != living) {
-    mine.push_back({lanes, event, what});
+    mine.push_back({lanes, event, knowledge});
     same = mine.end() - 1;
-    auto& up_to = same->what.seen.up_to;
+    auto& up_to = same->knowledge.seen.up_to;
     if (up_to.size() <= actor) up_to.resize(actor + 1, 0);
     up_to[actor] = std::max(up_to[actor], epoch);
   }
   if (same == mine.end() || (same->lanes & living) == living) {
-    known[w].join(what);
+    known[w].join(knowledge);
     learn(w, actor, epoch);
     if (same != mine.end()) {
-      known[w].join(same->what);
+      known[w].join(same->knowledge);
       mine.erase(same);
     }
   } else if (mine.size() > 4) {
@@ -122,7 +124,7 @@ void Clocks::forget_event(std::vector<Alone>& mine) {
   oldest->event = 0;
   for (auto a = mine.begin(); a != mine.end(); ++a) {
     if (a != oldest && a->event == 0 && a->lanes == oldest->lanes) {
-      a->what.join(oldest->what);
+      a->knowledge.join(oldest->knowledge);
       mine.erase(oldest);
       return;
     }
@@ -138,7 +140,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
   if (is_group(lanes)) {
     Alone own{lanes, 0, {}};
     for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
-      own.what.seen.grant({who_of(w, static_cast<unsigned>(std::countr_zero(left))), now[w]});
+      own.knowledge.seen.grant({accessor_of(w, static_cast<unsigned>(std::countr_zero(left))), now[w]});
     }
     mine.push_back(std::move(own));
   } else {
@@ -150,7 +152,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
     if (mine[k].event != 0) continue;
     for (std::size_t n = 0; n < k; ++n) {
       if (mine[n].event != 0 || mine[n].lanes != mine[k].lanes) continue;
-      mine[n].what.join(mine[k].what);
+      mine[n].knowledge.join(mine[k].knowledge);
       mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(k));
       break;
     }
@@ -160,7 +162,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
 View Clocks::view_of(unsigned w, unsigned lane) const {
   View all = known[w].seen;
   for (const Alone& a : alone[w]) {
-    if (a.lanes >> lane & 1u) all.join(a.what.seen);
+    if (a.lanes >> lane & 1u) all.join(a.knowledge.seen);
   }
   return all;
 }
@@ -170,7 +172,7 @@ void Clocks::share_flags(unsigned w, std::uint32_t lanes) {
   for (std::size_t k = 0; k < mine.size();) {
     if ((mine[k].event & event_of_flag) == event_of_flag && (mine[k].lanes & lanes) != 0) mine[k].lanes |= lanes;
     if ((mine[k].lanes & live[w]) == live[w]) {
-      known[w].join(mine[k].what);
+      known[w].join(mine[k].knowledge);
       mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(k));
     } else {
       ++k;
@@ -188,7 +190,7 @@ void Clocks::begin() {
 void Clocks::publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to) {
   to.join(known[w]);
   for (const Alone& a : alone[w]) {
-    if ((a.lanes & lanes) != 0) to.join(a.what);
+    if ((a.lanes & lanes) != 0) to.join(a.knowledge);
   }
   to.seen.add(w, lanes, whole, now[w]);
   to.earlier.add(w, lanes, whole, now[w]);
@@ -198,7 +200,7 @@ void Clocks::publish(unsigned w, std::uint32_t lanes, bool whole, Knowledge& to)
 void Clocks::precede(unsigned w, std::uint32_t lanes, bool whole, View& to) {
   to.join(known[w].earlier);
   for (const Alone& a : alone[w]) {
-    if ((a.lanes & lanes) != 0) to.join(a.what.earlier);
+    if ((a.lanes & lanes) != 0) to.join(a.knowledge.earlier);
   }
   to.add(w, lanes, whole, now[w]);
   tick(w);
@@ -207,9 +209,9 @@ void Clocks::precede(unsigned w, std::uint32_t lanes, bool whole, View& to) {
 void Clocks::meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living) {
   const bool whole = (lanes & living) == living;
   Alone together{lanes, 0, {}};
-  View& earlier = whole ? known[w].earlier : together.what.earlier;
+  View& earlier = whole ? known[w].earlier : together.knowledge.earlier;
   for (const Alone& a : alone[w]) {
-    if ((a.lanes & lanes) != 0) earlier.join(a.what.earlier);
+    if ((a.lanes & lanes) != 0) earlier.join(a.knowledge.earlier);
   }
   earlier.add(w, lanes, whole, now[w]);
   tick(w);
@@ -222,7 +224,7 @@ void Clocks::meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living) {
   if (same == mine.end()) {
     mine.push_back(std::move(together));
   } else {
-    same->what.join(together.what);
+    same->knowledge.join(together.knowledge);
   }
 }
 
@@ -233,33 +235,34 @@ void Clocks::fence_proxy(unsigned w, std::uint32_t lanes, bool whole) {
     const std::uint32_t both = alone[w][k].lanes & lanes;
     if (both == 0) continue;
     if (both == alone[w][k].lanes) {
-      alone[w][k].what.fenced.join(alone[w][k].what.seen);
+      alone[w][k].knowledge.fenced.join(alone[w][k].knowledge.seen);
       continue;
     }
-    Alone part{both, 0, alone[w][k].what};
-    part.what.fenced.join(part.what.seen);
+    Alone part{both, 0, alone[w][k].knowledge};
+    part.knowledge.fenced.join(part.knowledge.seen);
     const auto same = std::find_if(alone[w].begin(), alone[w].end(),
                                    [&](const Alone& a) { return a.event == 0 && a.lanes == both; });
     if (same == alone[w].end()) {
       alone[w].push_back(std::move(part));
     } else {
-      same->what.join(part.what);
+      same->knowledge.join(part.knowledge);
     }
   }
   fenced.add(w, lanes, whole, now[w]);
   tick(w);
 }
 
-bool Clocks::any_knows(Who before, Epoch epoch, unsigned w) const {
+bool Clocks::any_knows(Accessor before, Epoch epoch, unsigned w) const {
   return known[w].seen.holds(before, epoch) ||
-         std::any_of(alone[w].begin(), alone[w].end(), [&](const Alone& a) { return a.what.seen.holds(before, epoch); });
+         std::any_of(alone[w].begin(), alone[w].end(),
+                     [&](const Alone& a) { return a.knowledge.seen.holds(before, epoch); });
 }
 
-bool Clocks::hold_alone(View Knowledge::*view, Who before, Epoch epoch, Who me) const {
+bool Clocks::hold_alone(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const {
   const unsigned w = warp_of(me);
   std::uint32_t knowing = 0;
   for (const Alone& a : alone[w]) {
-    if ((a.what.*view).holds(before, epoch)) knowing |= a.lanes;
+    if ((a.knowledge.*view).holds(before, epoch)) knowing |= a.lanes;
   }
   const std::uint32_t needed = lane_of(me) == whole_warp ? live[w] : 1u << lane_of(me);
   return (knowing & needed) == needed;

@@ -20,43 +20,46 @@ constexpr unsigned max_warps = 128;    // warps of all blocks that run together
 constexpr unsigned max_actors = 1024;  // the first actors are the warps
 
 using Epoch = std::uint32_t;
-// Who accesses memory: actor * 64 + lane. Lane 32 stands for a collective access of a whole warp, or for an access by
+// An accessor of memory: actor * 64 + lane. Lane 32 stands for a collective access of a whole warp, or for an access by
 // an actor without lanes. Higher numbers stand for an aligned half of a warp (33, 34), quarter (35 to 38), eighth (39
 // to 46) or pair of lanes (47 to 62).
-using Who = std::uint16_t;
+using Accessor = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // kind of event: a flag was read (block_order.cpp)
 // kind of event: a poll without acquire observed the end of an mbarrier's phase
 constexpr std::uint64_t event_of_time = std::uint64_t{1} << 61;
-constexpr Who who_of(unsigned actor, unsigned lane) { return static_cast<Who>(actor * 64 + lane); }
-constexpr unsigned warp_of(Who who) { return who / 64; }
-constexpr unsigned lane_of(Who who) { return who % 64; }
+constexpr Accessor accessor_of(unsigned actor, unsigned lane) { return static_cast<Accessor>(actor * 64 + lane); }
+constexpr unsigned warp_of(Accessor accessor) { return accessor / 64; }
+constexpr unsigned lane_of(Accessor accessor) { return accessor % 64; }
 // Node of a binary heap whose leaves are lanes, and whose inner nodes are groups of lanes.
-constexpr unsigned node_of(Who who) { return lane_of(who) < warp_size ? warp_size + lane_of(who) : lane_of(who) - 31; }
-constexpr std::uint32_t lanes_of(Who who) {
-  const unsigned node = node_of(who), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
+constexpr unsigned node_of(Accessor accessor) {
+  const unsigned lane = lane_of(accessor);
+  return lane < warp_size ? warp_size + lane : lane - 31;
+}
+constexpr std::uint32_t lanes_of(Accessor accessor) {
+  const unsigned node = node_of(accessor), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
   const unsigned size = warp_size >> depth, index = node - (1u << depth);
   return ~0u >> (warp_size - size) << index * size;
 }
 // The smallest group of lanes that contains both `a` and `b`.
-constexpr Who both_of(Who a, Who b) {
+constexpr Accessor both_of(Accessor a, Accessor b) {
   unsigned x = node_of(a), y = node_of(b);
   const int deeper = std::bit_width(x) - std::bit_width(y);
   if (deeper > 0) x >>= deeper;
   if (deeper < 0) y >>= -deeper;
   x >>= std::bit_width(x ^ y);
-  return who_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
+  return accessor_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
 }
 // True if a set of lanes is such a group: an aligned range of 1, 2, 4, 8 or 16 lanes, or the whole warp.
 constexpr bool is_group(std::uint32_t lanes) {
   if (lanes == 0) return false;
-  const auto lane = [](int k) { return static_cast<Who>(k); };
+  const auto lane = [](int k) { return static_cast<Accessor>(k); };
   return lanes_of(both_of(lane(std::countr_zero(lanes)), lane(31 - std::countl_zero(lanes)))) == lanes;
 }
 
 // The actions of a single lane, up to an epoch of its warp.
 struct Grant {
-  Who who;
+  Accessor accessor;
   Epoch epoch;
 };
 
@@ -73,14 +76,14 @@ struct View {
   void join(const View& other);
   // Adds to the set the actions that some lanes of a warp performed up to `epoch`. `whole`: all lanes of the warp.
   void add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch);
-  bool holds(Who who, Epoch epoch) const {
-    const unsigned actor = warp_of(who);
-    return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(who, epoch));
+  bool holds(Accessor accessor, Epoch epoch) const {
+    const unsigned actor = warp_of(accessor);
+    return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(accessor, epoch));
   }
 
  private:
-  bool granted(Who who, Epoch epoch) const;
-  static bool before(const Grant& a, const Grant& b) { return a.who < b.who; }
+  bool granted(Accessor accessor, Epoch epoch) const;
+  static bool before(const Grant& a, const Grant& b) { return a.accessor < b.accessor; }
 };
 
 // Three sets of earlier events. `seen`: events that happened before, in the memory model. `fenced`: the events in
@@ -106,7 +109,7 @@ struct Knowledge {
 struct Alone {
   std::uint32_t lanes;
   std::uint64_t event;
-  Knowledge what;
+  Knowledge knowledge;
 };
 
 struct Clocks {
@@ -156,8 +159,8 @@ struct Clocks {
   }
   // Orders lanes of a warp after an event, after everything that happened before it, and after an actor's epoch.
   // `living`: lanes that have not exited.
-  void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event, const Knowledge& what,
-                   unsigned actor, Epoch epoch);
+  void learn_alone(unsigned w, std::uint32_t lanes, std::uint32_t living, std::uint64_t event,
+                   const Knowledge& knowledge, unsigned actor, Epoch epoch);
   // Sets `event` to 0 in the oldest entry in which it is not 0. If the same lanes already have an entry whose `event`
   // is 0, merges the two entries.
   static void forget_event(std::vector<Alone>& mine);
@@ -194,21 +197,21 @@ struct Clocks {
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
   // True if the action that `before` performed in `epoch` happened before the current action of `me`. The epoch must
   // belong to a running block.
-  bool ordered(Who before, Epoch epoch, Who me) const {
+  bool ordered(Accessor before, Epoch epoch, Accessor me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);
   }
   // True if, in addition, a proxy fence is between the two actions.
-  bool proxied(Who before, Epoch epoch, Who me) const { return holds(&Knowledge::fenced, before, epoch, me); }
+  bool proxied(Accessor before, Epoch epoch, Accessor me) const { return holds(&Knowledge::fenced, before, epoch, me); }
   // True if any lane of warp w is ordered after the action of `before` in `epoch`.
-  bool any_knows(Who before, Epoch epoch, unsigned w) const;
+  bool any_knows(Accessor before, Epoch epoch, unsigned w) const;
 
  private:
-  bool holds(View Knowledge::*view, Who before, Epoch epoch, Who me) const {
+  bool holds(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const {
     const unsigned w = warp_of(me);
     return (known[w].*view).holds(before, epoch) || (!alone[w].empty() && hold_alone(view, before, epoch, me));
   }
-  bool hold_alone(View Knowledge::*view, Who before, Epoch epoch, Who me) const;
+  bool hold_alone(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const;
   void meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living);
 };
 

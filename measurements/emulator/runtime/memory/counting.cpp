@@ -72,7 +72,7 @@ struct Counting {
    private:
     std::vector<Totals> totals_;
   };
-  Sectors asked;
+  Sectors requested_sectors;
   std::uint32_t counted_block = 0;
   Reached reached = Reached::shared;
   Counter shared_counter, global_counter;
@@ -151,7 +151,7 @@ void add_global(Machine& machine, Totals& totals, std::uint32_t lanes, const std
   if (!machine.launch.count) return;
   machine.counting.reached = std::max(machine.counting.reached, Reached::l1);
   for (const std::uint64_t* s = sectors; s != end; ++s) {
-    const int answer = machine.counting.asked.ask(*s, machine.counting.counted_block);
+    const int answer = machine.counting.requested_sectors.ask(*s, machine.counting.counted_block);
     totals.unique += answer != 0;
     totals.fresh += answer == 2;
     if (answer != 0) machine.counting.reached = Reached::memory;

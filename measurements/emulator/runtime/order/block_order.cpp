@@ -19,7 +19,7 @@ struct BlockOrder : Unit {
 
   // Events that the writers of a flag have released.
   struct Release {
-    std::shared_ptr<const Knowledge> what;
+    std::shared_ptr<const Knowledge> knowledge;
     std::uint64_t event;  // identifies this release
     unsigned rank;
     bool narrow;
@@ -65,7 +65,7 @@ void fence_block(Machine& machine, bool narrow) {
   const unsigned w = machine.self->warp;
   for (const Release& r : mine.observed) {
     if ((narrow || r.narrow) && r.rank != machine.self->rank) continue;
-    machine.clocks.learn_alone(w, 1u << machine.self->lane, living_lanes(machine), r.event, *r.what, w, 0);
+    machine.clocks.learn_alone(w, 1u << machine.self->lane, living_lanes(machine), r.event, *r.knowledge, w, 0);
   }
   mine.observed.clear();
   auto known = std::make_shared<Knowledge>();
@@ -76,9 +76,9 @@ void fence_block(Machine& machine, bool narrow) {
 
 void read_flag(Machine& machine, std::uint64_t flag) {
   if (machine.block_order.flags.empty()) return;
-  const auto found = machine.block_order.flags.find(flag);
-  if (found == machine.block_order.flags.end()) return;
-  for (const Release& r : found->second) {
+  const auto entry = machine.block_order.flags.find(flag);
+  if (entry == machine.block_order.flags.end()) return;
+  for (const Release& r : entry->second) {
     std::vector<Release>& seen = machine.block_order.orders[machine.self->linear].observed;
     const bool again = std::any_of(seen.begin(), seen.end(), [&](const Release& s) { return s.event == r.event; });
     if (!again) seen.push_back(r);
@@ -98,9 +98,9 @@ void write_flag(Machine& machine, std::uint64_t flag, bool update, bool narrow) 
     releases.push_back(std::move(next));
     return;
   }
-  auto both = std::make_shared<Knowledge>(*same->what);
-  both->join(*next.what);
-  next.what = std::move(both);
+  auto both = std::make_shared<Knowledge>(*same->knowledge);
+  both->join(*next.knowledge);
+  next.knowledge = std::move(both);
   *same = std::move(next);
 }
 

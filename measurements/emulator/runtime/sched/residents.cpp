@@ -100,17 +100,17 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
   for (const Thread& t : machine.threads) {
     if (!t.spins || t.state == State::exited || (t.state != State::runnable && !at_barriers)) continue;
     any = true;
-    if (!count_finding(machine.report, Kind::deadlock, t.asked_at)) continue;
-    const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.asked));
-    char others[128] = "";
+    if (!count_finding(machine.report, Kind::deadlock, t.poll_site)) continue;
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.polled_address));
+    char unstarted[128] = "";
     if (begun < all) {
-      std::snprintf(others, sizeof others,
+      std::snprintf(unstarted, sizeof unstarted,
               ", and %u blocks cannot start before one of the %u resident blocks ends", all - begun,
                     machine.residents.count());
     }
-    write_finding(machine.report, Kind::deadlock, t.asked_at, "%s waits here forever%s%s%s",
-                  describe(machine, t.who, machine.block_index).c_str(), where.empty() ? "" : ": nothing changes ",
-                  where.c_str(), others);
+    write_finding(machine.report, Kind::deadlock, t.poll_site, "%s waits here forever%s%s%s",
+                  describe(machine, t.accessor, machine.block_index).c_str(), where.empty() ? "" : ": nothing changes ",
+                  where.c_str(), unstarted);
   }
   return any;
 }
@@ -120,8 +120,9 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
 void report_endless(Machine& machine, unsigned begun, unsigned all, bool in_vain) {
   auto& waiting = machine.residents.waiting;
   for (;;) {
-    const bool found = report_spinning(machine, begun, all, false) || (in_vain && report_spinning(machine, begun, all, true));
-    if (!found) report_deadlock(machine);
+    const bool spinning = report_spinning(machine, begun, all, false) ||
+                          (in_vain && report_spinning(machine, begun, all, true));
+    if (!spinning) report_deadlock(machine);
     ptx::report_waiting_for_cluster(machine);
     ptx::report_waiting_for_tensor_memory(machine);
     ptx::report_waiting_for_mbarriers(machine);

@@ -37,14 +37,15 @@ void report_deadlock(Machine& machine) {
       bool first = true;
       for (unsigned l = 0; l < lane; ++l) first = first && !with_me(machine.threads[w * warp_size + l]);
       if (!first) continue;
-      const std::string others = describe_others(machine, [&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
+      const std::string absent_lanes =
+          describe_others(machine, [&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
       const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
       if (count_finding(machine.report, kind, t.site)) {
         char lanes[32] = "every lane";
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
         write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, but some never reach it (%s)",
                       t.collective->name, lanes, w % block_warps(machine),
-                      block_in_grid(machine, machine.block_index, w / block_warps(machine)), others.c_str());
+                      block_in_grid(machine, machine.block_index, w / block_warps(machine)), absent_lanes.c_str());
       }
     }
   }
@@ -52,8 +53,8 @@ void report_deadlock(Machine& machine) {
 
 const Thread* waiting_thread(Machine& machine) {
   const auto waits = [](const Thread& t) { return t.spins && t.state != State::exited; };
-  const auto found = std::find_if(machine.threads.begin(), machine.threads.end(), waits);
-  return found == machine.threads.end() ? nullptr : &*found;
+  const auto thread = std::find_if(machine.threads.begin(), machine.threads.end(), waits);
+  return thread == machine.threads.end() ? nullptr : &*thread;
 }
 
 void start_blocks(Machine& machine, Epoch first) {
@@ -77,7 +78,7 @@ void start_blocks(Machine& machine, Epoch first) {
     t.rank = rank;
     t.warp = index / warp_size;
     t.lane = i % warp_size;
-    t.who = who_of(t.warp, t.lane);
+    t.accessor = accessor_of(t.warp, t.lane);
     t.state = State::runnable;
     t.polls = t.spins = t.waited = false;
     t.site = 0;
@@ -111,7 +112,7 @@ bool wait_in_vain(Machine& machine, unsigned resident) {
 }
 
 // With a seed, warps run in random order, and some warps run far ahead of other warps.
-Turn run_blocks(Machine& machine, bool others) {
+Turn run_blocks(Machine& machine, bool may_yield) {
   unsigned turns[max_warps];
   for (unsigned w = 0; w < machine.warp_count; ++w) turns[w] = w;
   const bool random = machine.launch.order_seed != 0;
@@ -127,7 +128,7 @@ Turn run_blocks(Machine& machine, bool others) {
         progress = true;
       }
     }
-    if (!others) {
+    if (!may_yield) {
       if (machine.idle_polls > patience_of_pollers * machine.warp_count) break;
     } else if (machine.idle_polls >
                    patience_of_turns * machine.warp_count * (machine.idle_polls.met() ? patience_where_warps_meet : 1) ||

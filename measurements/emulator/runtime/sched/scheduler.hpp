@@ -15,9 +15,9 @@ enum class Turn { ended, waits, stuck };
 
 // Starts the block (or cluster) `block_index`, with epochs from `first` on.
 void start_blocks(Machine& machine, Epoch first);
-// Runs each warp up to its next wait, repeatedly, until no warp can run. If other blocks could run (`others`), also
+// Runs each warp up to its next wait, repeatedly, until no warp can run. If other blocks could run (`may_yield`), also
 // returns when all warps have polled unsuccessfully for a while.
-Turn run_blocks(Machine& machine, bool others);
+Turn run_blocks(Machine& machine, bool may_yield);
 Turn run_step(Machine& machine);
 // True if all resident blocks have polled unsuccessfully so often that they are in a deadlock.
 bool wait_in_vain(Machine& machine, unsigned resident);

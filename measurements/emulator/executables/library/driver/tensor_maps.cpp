@@ -35,7 +35,7 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
       (interleave == 0 && swizzle != 0 && bytes > (16u << swizzle)) || (fill != 0 && elements[element].kind <= Kind::signed_integer)) {
     return false;
   }
-  m.what = EncodedTensorMap::mark;
+  m.mark = EncodedTensorMap::valid_mark;
   m.base = reinterpret_cast<std::uint64_t>(base);
   m.rank = static_cast<std::uint8_t>(rank);
   m.element_bytes = static_cast<std::uint8_t>(elements[element].bytes);
@@ -44,7 +44,7 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
   m.swizzle_bytes = static_cast<std::uint8_t>(swizzle == 0 ? 0 : 16u << swizzle);
   m.fills_nan = fill != 0;
   m.slice_bytes = static_cast<std::uint8_t>(16 * interleave);
-  m.given |= EncodedTensorMap::bit_of(MapField::global_address);
+  m.fields_set |= EncodedTensorMap::bit_of(MapField::global_address);
   for (unsigned d = 0; d < rank; ++d) {
     if (sizes[d] < 1 || sizes[d] > (std::uint64_t{1} << 32) || element_strides[d] < 1 || element_strides[d] > 8 ||
         (d + 1 < rank && (strides[d] % unit != 0 || strides[d] >= (std::uint64_t{1} << 40)))) {
@@ -52,10 +52,12 @@ static bool begin_map(EncodedTensorMap& m, const void* to, int element, unsigned
     }
     m.last[d] = static_cast<std::uint32_t>(sizes[d] - 1);
     m.element_strides[d] = element_strides[d];
-    for (const MapField field : {MapField::global_dim, MapField::box_dim, MapField::element_stride}) m.given |= EncodedTensorMap::bit_of(field, d);
+    for (const MapField field : {MapField::global_dim, MapField::box_dim, MapField::element_stride}) {
+      m.fields_set |= EncodedTensorMap::bit_of(field, d);
+    }
     if (d + 1 < rank) {
       m.strides[d] = strides[d];
-      m.given |= EncodedTensorMap::bit_of(MapField::global_stride, d);
+      m.fields_set |= EncodedTensorMap::bit_of(MapField::global_stride, d);
     }
   }
   return true;

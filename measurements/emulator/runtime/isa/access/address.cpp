@@ -33,15 +33,15 @@ constexpr std::uint64_t base_of(Space space) {
 
 }  // namespace
 
-Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
+Location resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   if (space == Space::generic) {
-    const Space found = space_of_window(address);
-    if (found == Space::generic) {
+    const Space window_space = space_of_window(address);
+    if (window_space == Space::generic) {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %s", describe_self(machine).c_str(), instruction,
               kind_of_pointer(machine, address));
-      return {found, address, false};
+      return {window_space, address, false};
     }
-    return {found, offset_in(base_of(found), address)};
+    return {window_space, offset_in(base_of(window_space), address)};
   }
   FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes %#llx, which is %s",
           describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(address),

@@ -99,17 +99,17 @@ void update(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const auto space = static_cast<Space>(i.immediate[1]);
   const char* name = name_of(i.row, space);
-  Place places[warp_size];
+  Location locations[warp_size];
   u64 addresses[warp_size] = {};
   Lanes global = 0, shared = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
-    places[k] = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
-    addresses[k] = places[k].offset;
-    if (!places[k].good) return;
-    if (places[k].space == Space::global) global |= 1u << k;
-    if (places[k].space == Space::shared) shared |= 1u << k;
+    locations[k] = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
+    addresses[k] = locations[k].offset;
+    if (!locations[k].good) return;
+    if (locations[k].space == Space::global) global |= 1u << k;
+    if (locations[k].space == Space::shared) shared |= 1u << k;
   });
   if (global != 0) count_global_request(machine, i.site, name_of(i.row, Space::global), sizeof(T), global, addresses);
   if (shared != 0) count_shared_request(machine, i.site, name_of(i.row, Space::shared), sizeof(T), shared, addresses);
@@ -120,19 +120,20 @@ void update(Warp& w, const Instruction& i, Lanes active) {
     std::memset(&old, 0xff, sizeof old);
     unsigned char* at = nullptr;
     before_access(machine, i);
-    if (!places[k].good) {
-    } else if (places[k].space == Space::global) {
-      at = update_global(machine, reinterpret_cast<void*>(places[k].offset), sizeof(T), name,
+    if (!locations[k].good) {
+    } else if (locations[k].space == Space::global) {
+      at = update_global(machine, reinterpret_cast<void*>(locations[k].offset), sizeof(T), name,
                          (i.flags & block_scope) != 0);
-    } else if (places[k].space == Space::shared) {
-      at = update_shared(machine, static_cast<unsigned>(places[k].offset), sizeof(T), name);
+    } else if (locations[k].space == Space::shared) {
+      at = update_shared(machine, static_cast<unsigned>(locations[k].offset), sizeof(T), name);
     } else {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s on %s memory", describe_self(machine).c_str(), name,
-              space_name(places[k].space));
+              space_name(locations[k].space));
     }
     if (at != nullptr) {
-      const std::uint64_t flag = places[k].space == Space::shared ? flag_in_shared(machine, static_cast<unsigned>(places[k].offset))
-                                                                  : flag_in_global(at);
+      const std::uint64_t flag = locations[k].space == Space::shared
+                                     ? flag_in_shared(machine, static_cast<unsigned>(locations[k].offset))
+                                     : flag_in_global(at);
       read_flag(machine, flag);
       write_flag(machine, flag, true, (i.flags & block_scope) != 0);
       std::memcpy(&old, at, sizeof old);
@@ -159,16 +160,16 @@ void update_vector(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
-    const Place p = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
-    addresses[k] = p.offset;
-    if (!p.good) return;
-    if (p.space != Space::global) {
+    const Location location = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
+    addresses[k] = location.offset;
+    if (!location.good) return;
+    if (location.space != Space::global) {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s of a vector on %s memory",
-              describe_self(machine).c_str(), name, space_name(p.space));
+              describe_self(machine).c_str(), name, space_name(location.space));
       return;
     }
     good |= 1u << k;
-    if (p.offset % bytes != 0) {
+    if (location.offset % bytes != 0) {
       FINDING(machine.report, misaligned_access, machine.self->site, "%s: %s of %u bytes is not aligned to its size",
               describe_self(machine).c_str(), name, bytes);
     }

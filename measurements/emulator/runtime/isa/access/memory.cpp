@@ -16,7 +16,7 @@ namespace autosched::emulator::ptx {
 
 namespace {
 
-bool local_place(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const char* instruction) {
+bool check_local(Warp& w, unsigned lane, std::uint64_t offset, int bytes, const char* instruction) {
   Machine& machine = *w.machine;
   const std::uint64_t size = w.local_top[lane], end = offset + static_cast<unsigned>(bytes);
   const std::vector<Local::Gap>& gaps = w.local[lane].gaps;
@@ -51,7 +51,7 @@ bool are_ones(const unsigned char* bytes, unsigned count) {
 // Per-thread stack memory.
 void read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int bytes, Knowledge& known) {
   const auto count = static_cast<unsigned>(bytes);
-  if (!local_place(w, lane, offset, bytes, "ld.local")) {
+  if (!check_local(w, lane, offset, bytes, "ld.local")) {
     std::memset(to, 0xff, count);
     return;
   }
@@ -70,7 +70,7 @@ void read_local(Warp& w, unsigned lane, void* to, std::uint64_t offset, int byte
 
 void write_local(Warp& w, unsigned lane, const void* from, std::uint64_t offset, int bytes, const Knowledge& known) {
   Machine& machine = *w.machine;
-  if (!local_place(w, lane, offset, bytes, "st.local")) return;
+  if (!check_local(w, lane, offset, bytes, "st.local")) return;
   const auto count = static_cast<unsigned>(bytes);
   Local& local = w.local[lane];
   if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(local.bytes.data() + offset, from, count) != 0)
@@ -124,14 +124,14 @@ void count_global(Machine& machine, const Instruction& i, Lanes lanes, const std
 }
 
 // Counts the requests of one instruction. An instruction with generic addresses may access several state spaces.
-void count(Machine& machine, const Instruction& i, const Place* places, Lanes active, int bytes, bool store) {
+void count(Machine& machine, const Instruction& i, const Location* locations, Lanes active, int bytes, bool store) {
   Lanes global = 0, shared = 0;
   std::uint64_t addresses[warp_size] = {};
   for_lanes(active, [&](unsigned k) {
-    addresses[k] = places[k].offset;
-    if (!places[k].good) return;
-    if (places[k].space == Space::global) global |= 1u << k;
-    if (places[k].space == Space::shared) shared |= 1u << k;
+    addresses[k] = locations[k].offset;
+    if (!locations[k].good) return;
+    if (locations[k].space == Space::global) global |= 1u << k;
+    if (locations[k].space == Space::shared) shared |= 1u << k;
   });
   if (global != 0) {
     count_global(machine, i, global, addresses, bytes, store ? store_name(Space::global) : load_name(i, Space::global));
@@ -233,46 +233,47 @@ void load_values(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const Request r = request_of(i, i.destinations);
   if (load_input(w, i, r, active)) return;
-  Place places[warp_size];
+  Location locations[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
-    places[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
+    locations[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), load_name(i, r.space));
   });
-  count(machine, i, places, active, r.bytes(), false);
+  count(machine, i, locations, active, r.bytes(), false);
   if (watches_reads(machine)) [[unlikely]] settle_overwritten(w, i, active);
   machine.loading = i.reading != 0 ? &i : nullptr;
   unsigned in_shared[warp_size];
   Lanes sharing = 0, unknown = 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    const Place& p = places[k];
+    const Location& location = locations[k];
     alignas(16) unsigned char value[most_bytes];
     Knowledge known;
-    if (!p.good) {
+    if (!location.good) {
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
-    } else if (p.space == Space::global) {
-      known.whole = read_global(machine, value, reinterpret_cast<const void*>(p.offset), r.bytes(), load_name(i, Space::global),
-                                (i.flags & read_only) != 0, (i.flags & by_l2) != 0, (i.flags & block_scope) != 0, known.bits);
+    } else if (location.space == Space::global) {
+      known.whole = read_global(machine, value, reinterpret_cast<const void*>(location.offset), r.bytes(),
+                                load_name(i, Space::global), (i.flags & read_only) != 0, (i.flags & by_l2) != 0,
+                                (i.flags & block_scope) != 0, known.bits);
       if (!known.whole) known.origin = i.site;
-      if (i.reading != 0) note_reading(w, i, k, p.offset, static_cast<unsigned>(r.bytes()));
-      if (i.followed != nullptr) note_copied(w, i, k, p.offset, r.element.bytes);
-      if (i.flags & by_l2) read_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)));
-    } else if (p.space == Space::shared) {
-      const auto address = static_cast<unsigned>(p.offset);
+      if (i.reading != 0) note_reading(w, i, k, location.offset, static_cast<unsigned>(r.bytes()));
+      if (i.followed != nullptr) note_copied(w, i, k, location.offset, r.element.bytes);
+      if (i.flags & by_l2) read_flag(machine, flag_in_global(reinterpret_cast<const void*>(location.offset)));
+    } else if (location.space == Space::shared) {
+      const auto address = static_cast<unsigned>(location.offset);
       in_shared[k] = address;
       sharing |= 1u << k;
       known.whole = read_shared(machine, value, address, r.bytes(), "ld.shared", true);
       if (!known.whole) known.origin = known_shared(machine, address, r.bytes(), known.bits);
       if (i.flags & by_l2) read_flag(machine, flag_in_shared(machine, address));
-    } else if (p.space == Space::local) {
-      read_local(w, k, value, p.offset, r.bytes(), known);
-    } else if (p.offset + static_cast<unsigned>(r.bytes()) <= machine.program.parameters.size()) {
-      std::memcpy(value, machine.program.parameters.data() + p.offset, static_cast<std::size_t>(r.bytes()));
+    } else if (location.space == Space::local) {
+      read_local(w, k, value, location.offset, r.bytes(), known);
+    } else if (location.offset + static_cast<unsigned>(r.bytes()) <= machine.program.parameters.size()) {
+      std::memcpy(value, machine.program.parameters.data() + location.offset, static_cast<std::size_t>(r.bytes()));
     } else {
       FINDING(machine.report, out_of_bounds_local, machine.self->site,
               "%s: ld.param of %d bytes at byte %llu of %zu bytes of parameters", describe_self(machine).c_str(), r.bytes(),
-              static_cast<unsigned long long>(p.offset), machine.program.parameters.size());
+              static_cast<unsigned long long>(location.offset), machine.program.parameters.size());
       std::memset(value, 0xff, static_cast<std::size_t>(r.bytes()));
     }
     for (unsigned d = 0; d < r.count; ++d) put(w, i, d, k, value + d * r.element.bytes, r.element);
@@ -329,17 +330,17 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
   }
   Lanes unknown = 0;
   for (unsigned s = 1; s < i.sources; ++s) unknown |= active & ~w.head(i.source(s)).defined;
-  Place places[warp_size];
+  Location locations[warp_size];
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
-    places[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), store_name(r.space));
+    locations[k] = resolve(machine, r.space, address_of(w, i, 0, r.offset, k), store_name(r.space));
   });
-  count(machine, i, places, active, r.bytes(), true);
+  count(machine, i, locations, active, r.bytes(), true);
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
-    const Place& p = places[k];
-    if (!p.good) return;
+    const Location& location = locations[k];
+    if (!location.good) return;
     alignas(16) unsigned char value[most_bytes];
     for (unsigned s = 0; s < r.count; ++s) {
       const unsigned width = i.width_of_source(s + 1);
@@ -348,7 +349,7 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
     Knowledge known;
     if (unknown >> k & 1u) [[unlikely]] known = known_elements(w, i, r, k);
     before_access(machine, i);
-    if (p.space == Space::global) {
+    if (location.space == Space::global) {
       if (!known.whole) {
         if (is_padding(machine, i, r, known)) {
           FINDING_OF_TWO(
@@ -361,18 +362,21 @@ void store_values(Warp& w, const Instruction& i, Lanes active) {
       }
       Copied elements;
       if (i.followed != nullptr) machine.copied = &(elements = copied_by(w, i, k, r.element.bytes));
-      write_global(machine, reinterpret_cast<void*>(p.offset), value, r.bytes(), "st.global", (i.flags & by_l2) != 0,
-                   (i.flags & block_scope) != 0);
+      write_global(machine, reinterpret_cast<void*>(location.offset), value, r.bytes(), "st.global",
+                   (i.flags & by_l2) != 0, (i.flags & block_scope) != 0);
       machine.copied = nullptr;
+      if (i.flags & by_l2) {
+        write_flag(machine, flag_in_global(reinterpret_cast<const void*>(location.offset)), false,
+                   (i.flags & block_scope) != 0);
+      }
+    } else if (location.space == Space::shared) {
+      const auto address = static_cast<unsigned>(location.offset);
+      write_shared(machine, address, value, r.bytes(), "st.shared");
+      if (!known.whole) note_unknown_shared(machine, address, r.bytes(), known.bits, known.origin);
       if (i.flags & by_l2)
-        write_flag(machine, flag_in_global(reinterpret_cast<const void*>(p.offset)), false, (i.flags & block_scope) != 0);
-    } else if (p.space == Space::shared) {
-      write_shared(machine, static_cast<unsigned>(p.offset), value, r.bytes(), "st.shared");
-      if (!known.whole) note_unknown_shared(machine, static_cast<unsigned>(p.offset), r.bytes(), known.bits, known.origin);
-      if (i.flags & by_l2)
-        write_flag(machine, flag_in_shared(machine, static_cast<unsigned>(p.offset)), false, (i.flags & block_scope) != 0);
-    } else if (p.space == Space::local) {
-      write_local(w, k, value, p.offset, r.bytes(), known);
+        write_flag(machine, flag_in_shared(machine, address), false, (i.flags & block_scope) != 0);
+    } else if (location.space == Space::local) {
+      write_local(w, k, value, location.offset, r.bytes(), known);
     } else {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: st to a parameter of the kernel",
               describe_self(machine).c_str());
@@ -404,21 +408,22 @@ void store_zeros(Warp& w, const Instruction& i, Lanes active) {
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
-    const Place p = resolve(machine, static_cast<Space>(i.immediate[1]), address_of(w, i, 0, i.immediate[0], k), name);
+    const Location location =
+        resolve(machine, static_cast<Space>(i.immediate[1]), address_of(w, i, 0, i.immediate[0], k), name);
     const std::uint64_t bytes = w.values<std::uint64_t>(i.source(1))[k];
-    if (!p.good) return;
-    if (p.space != Space::shared) {
+    if (!location.good) return;
+    if (location.space != Space::shared) {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory",
-              describe_self(machine).c_str(), name, space_name(p.space));
+              describe_self(machine).c_str(), name, space_name(location.space));
       return;
     }
-    if (bytes % step != 0 || p.offset % step != 0) {
+    if (bytes % step != 0 || location.offset % step != 0) {
       FINDING(machine.report, misaligned_access, machine.self->site,
               "%s: %s of %llu bytes: sizes and addresses must be multiples of %u", describe_self(machine).c_str(), name,
               static_cast<unsigned long long>(bytes), step);
       return;
     }
-    const auto begin = static_cast<unsigned>(p.offset);
+    const auto begin = static_cast<unsigned>(location.offset);
     if (bytes != 0 && (bytes >> 24 != 0 || !shared_window_holds(machine, begin, static_cast<int>(bytes)))) {
       // reports the access as out of bounds
       write_shared(machine, begin + static_cast<unsigned>(bytes) - step, zeros, step, name);

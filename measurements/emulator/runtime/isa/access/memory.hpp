@@ -11,20 +11,20 @@ namespace autosched::emulator::ptx {
 enum class Space : std::uint8_t { generic, global, shared, local, param };
 const char* space_name(Space space);
 
-struct Place {
+struct Location {
   Space space;
   std::uint64_t offset;  // offset in the window of the state space; the host address for global memory
   bool good = true;
 };
 // Slow path of `resolve`. If `space` is generic, resolves the address, and reports a finding if it is in no state
 // space. For any other space, reports a finding, because the address is outside of the space's window.
-Place resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
+Location resolve_window(Machine& machine, Space space, std::uint64_t address, const char* instruction);
 // Resolves `address` for an instruction that accesses `space`. Reports a finding if the address belongs to another
 // state space.
-inline Place resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
+inline Location resolve(Machine& machine, Space space, std::uint64_t address, const char* instruction) {
   const bool plain = space == Space::global ? (address & window_mask) == 0
                                             : space == Space::param || (space != Space::generic && address >> 32 == 0);
-  return plain ? Place{space, address & ~window_mask} : resolve_window(machine, space, address, instruction);
+  return plain ? Location{space, address & ~window_mask} : resolve_window(machine, space, address, instruction);
 }
 
 // One element of a load or a store.

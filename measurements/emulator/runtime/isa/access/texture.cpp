@@ -23,8 +23,8 @@ namespace {
 
 // Returns the texture of a handle. If there is no such object, reports a finding and returns nullptr.
 const Texture* texture_of(Machine& machine, std::uint64_t handle, const char* instruction) {
-  const auto found = machine.textures.by_handle.find(handle);
-  if (found != machine.textures.by_handle.end()) return &found->second;
+  const auto entry = machine.textures.by_handle.find(handle);
+  if (entry != machine.textures.by_handle.end()) return &entry->second;
   FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s of %#llx, which is not a texture or surface object",
           describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(handle));
   return nullptr;

@@ -30,9 +30,9 @@ Lanes lanes_where(const T* a, const T* b, Lanes active, F f) {
 }
 
 template <class T>
-Lanes compare(const T* a, const T* b, Lanes active, std::int64_t how) {
+Lanes compare(const T* a, const T* b, Lanes active, std::int64_t comparison) {
   const auto unordered = [](T x, T y) { return x != x || y != y; };
-  switch (how) {
+  switch (comparison) {
     case eq: return lanes_where(a, b, active, [](T x, T y) { return x == y; });
     case ne: return lanes_where(a, b, active, [&](T x, T y) { return x != y && !unordered(x, y); });
     case lt: case lo: return lanes_where(a, b, active, [](T x, T y) { return x < y; });

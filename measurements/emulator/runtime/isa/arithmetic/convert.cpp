@@ -64,8 +64,8 @@ std::uint64_t integer_of_integer(std::int64_t to, const Value& x, bool saturate)
                        : y << unused >> unused;
 }
 
-double integral(double x, Rounding how) {
-  switch (how) {
+double integral(double x, Rounding mode) {
+  switch (mode) {
     case Rounding::zero: return std::trunc(x);
     case Rounding::down: return std::floor(x);
     case Rounding::up: return std::ceil(x);
@@ -73,14 +73,14 @@ double integral(double x, Rounding how) {
   }
 }
 
-std::uint64_t integer_of_float(std::int64_t to, double x, Rounding how, bool from_f64) {
+std::uint64_t integer_of_float(std::int64_t to, double x, Rounding mode, bool from_f64) {
   const unsigned n = bits_of_integer(to);
   if (x != x) {
     if (!from_f64 && n < 64) return 0;
     const std::uint64_t y = std::uint64_t{1} << (n - 1);
     return is_signed(to) ? static_cast<std::uint64_t>(static_cast<std::int64_t>(y << (64 - n)) >> (64 - n)) : y;
   }
-  const double y = integral(x, how);
+  const double y = integral(x, mode);
   if (is_signed(to)) {
     const double limit = std::ldexp(1.0, static_cast<int>(n) - 1);
     const auto high = static_cast<std::int64_t>((std::uint64_t{1} << (n - 1)) - 1);
@@ -101,10 +101,10 @@ double odd_of_integer(const Value& x) {
   return to_odd(near, static_cast<double>(exact - static_cast<long double>(near)));
 }
 
-// Rounds `x` to f32 or f64 with the rounding mode `how`.
+// Rounds `x` to f32 or f64 with a rounding mode.
 template <class T>
-T round_real(const Value& x, Rounding how) {
-  const HostRounding scope(how);
+T round_real(const Value& x, Rounding mode) {
+  const HostRounding scope(mode);
   if (x.integer) {
     volatile long double exact = x.negative_type ? static_cast<long double>(static_cast<std::int64_t>(x.bits))
                                                  : static_cast<long double>(x.bits);
@@ -116,14 +116,14 @@ T round_real(const Value& x, Rounding how) {
   return y;
 }
 
-unsigned tf32_of(float x, Rounding how, bool satfinite_) {
+unsigned tf32_of(float x, Rounding mode, bool satfinite_) {
   const unsigned bits = to_bits(x), magnitude = bits & 0x7fffffffu;
   unsigned y;
-  if (how == Rounding::away) {
+  if (mode == Rounding::away) {
     y = tf32_of_f32(bits);
   } else if (magnitude > 0x7f800000u) {
     y = 0x7fffffffu;
-  } else if (how == Rounding::zero) {
+  } else if (mode == Rounding::zero) {
     y = bits & 0xffffe000u;
   } else {
     y = magnitude == 0x7f800000u ? bits : (bits + 0xfffu + (bits >> 13 & 1u)) & 0xffffe000u;
@@ -133,33 +133,33 @@ unsigned tf32_of(float x, Rounding how, bool satfinite_) {
 }
 
 std::uint64_t float_bits(const Instruction& i, std::int64_t to, const Value& x) {
-  Rounding how = rounding(i.flags);
+  Rounding mode = rounding(i.flags);
   double real = x.integer ? odd_of_integer(x) : x.real;
   if (!x.integer && (i.flags & to_integral)) {
-    real = integral(real, how);
-    how = Rounding::nearest;
+    real = integral(real, mode);
+    mode = Rounding::nearest;
   }
   if ((i.flags & relu) && !(real > 0)) real = real != real ? real : 0.0;
   switch (to) {
     case f16:
     case bf16: {
       const Format& format = to == f16 ? f16_format : bf16_format;
-      unsigned y = encode(format, real, how, (i.flags & satfinite) != 0);
+      unsigned y = encode(format, real, mode, (i.flags & satfinite) != 0);
       if (i.flags & sat) {
         const double z = decode(format, y);
         y = z > 0 ? (z < 1 ? y : encode(format, 1, Rounding::nearest)) : 0;
       }
       return y;
     }
-    case tf32: return tf32_of(static_cast<float>(real), how, (i.flags & satfinite) != 0);
+    case tf32: return tf32_of(static_cast<float>(real), mode, (i.flags & satfinite) != 0);
     case f32: {
-      float y = x.integer ? round_real<float>(x, how) : round_real<float>({false, false, 0, real}, how);
+      float y = x.integer ? round_real<float>(x, mode) : round_real<float>({false, false, 0, real}, mode);
       if (i.flags & ftz) y = flush(y);
       if (i.flags & sat) y = y > 0 ? (y < 1 ? y : 1.0f) : 0.0f;
       return to_bits(canonical(y));
     }
     default: {
-      double y = x.integer ? round_real<double>(x, how) : real;
+      double y = x.integer ? round_real<double>(x, mode) : real;
       if (i.flags & sat) y = y > 0 ? (y < 1 ? y : 1.0) : 0.0;
       return __builtin_bit_cast(std::uint64_t, y);
     }
@@ -339,7 +339,7 @@ constexpr Row convert_table[] = {
 std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) {
   const std::int64_t to = i.immediate[0], from = i.immediate[1];
   const auto known = [&](unsigned s) { return known_bits(w, i.source(s), i.width_of_source(s), lane); };
-  const auto all = [](std::uint64_t bits, std::uint64_t asked) { return (~bits & asked) == 0; };
+  const auto all = [](std::uint64_t bits, std::uint64_t mask) { return (~bits & mask) == 0; };
   const auto joined = [](bool low, bool high, unsigned bits) {
     const std::uint64_t one = (std::uint64_t{1} << bits) - 1;
     return (low ? one : 0) | (high ? one << bits : 0);
@@ -352,8 +352,8 @@ std::uint64_t known_of_conversion(Warp& w, const Instruction& i, unsigned lane) 
   }
   if (!is_integer(from)) return all(known(0), ones_of(i.width_of_source(0))) ? ~std::uint64_t{0} : 0;
   const unsigned bits = bits_of_integer(from);
-  const std::uint64_t asked = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
-  if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), asked) ? ~std::uint64_t{0} : 0;
+  const std::uint64_t source_mask = bits == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << bits) - 1;
+  if (!is_integer(to) || (i.flags & sat) != 0) return all(known(0), source_mask) ? ~std::uint64_t{0} : 0;
   // Known bits after a conversion between integers. The bits above the source's width are zeros, or copies of the sign
   // bit, which are known if the sign bit is known.
   const auto extended = [](std::uint64_t x, std::int64_t type) {

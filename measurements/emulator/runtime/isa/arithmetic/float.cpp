@@ -36,8 +36,8 @@ void execute(Warp& w, const Instruction& i, Lanes active, F f) {
   const T* a = w.values<T>(i.source(0));
   const T* b = w.values<T>(i.source(Count > 1 ? 1 : 0));
   const T* c = w.values<T>(i.source(Count > 2 ? 2 : 0));
-  const Rounding how = rounding(i.flags);
-  const bool nearest = how == Rounding::none || how == Rounding::nearest;
+  const Rounding mode = rounding(i.flags);
+  const bool nearest = mode == Rounding::none || mode == Rounding::nearest;
   if ((i.flags & (ftz | sat)) == 0 && nearest && active == all_lanes) {
     T result[warp_size];
     for (unsigned k = 0; k < warp_size; ++k) {
@@ -49,7 +49,7 @@ void execute(Warp& w, const Instruction& i, Lanes active, F f) {
   }
   T result[warp_size];
   {
-    const HostRounding scope(how);
+    const HostRounding scope(mode);
     T* kept = result;
     asm volatile("" : "+r"(kept)::"memory");
     for_lanes(active, [&](unsigned k) {

@@ -16,13 +16,14 @@ constexpr Format formats[] = {e2m1_format, e2m3_format, e3m2_format};
 constexpr unsigned scale_nan = 0xff;
 
 // Converts the magnitude of `x` to ue8m0, a power of two. Values below 2^-127 become 2^-127.
-unsigned scale_of(double x, Rounding how, bool saturate) {
+unsigned scale_of(double x, Rounding mode, bool saturate) {
   if (x != x) return scale_nan;
   const double magnitude = std::fabs(x);
   if (std::isinf(magnitude)) return saturate ? scale_nan - 1 : scale_nan;
   if (magnitude <= 0x1p-127) return 0;
   const int exponent = std::ilogb(magnitude);
-  const unsigned code = static_cast<unsigned>(exponent + 127) + (how == Rounding::up && magnitude > std::ldexp(1.0, exponent));
+  const bool rounds_up = mode == Rounding::up && magnitude > std::ldexp(1.0, exponent);
+  const unsigned code = static_cast<unsigned>(exponent + 127) + rounds_up;
   return code == scale_nan && saturate ? scale_nan - 1 : code;
 }
 

@@ -63,7 +63,7 @@ void land(Machine& machine, std::size_t index) {
       at += piece.bytes;
     }
     if (const unsigned rank = rank_of_address(m->address); rank != machine.self->rank) {
-      touch_block(machine, rank, who_of(m->actor, whole_warp), m->epoch(machine));
+      touch_block(machine, rank, accessor_of(m->actor, whole_warp), m->epoch(machine));
     }
     complete_bytes(machine, *m, load.bytes, load.site);
   }
@@ -75,8 +75,8 @@ Stores& stores_of(Warp& w) {
   Machine& machine = *w.machine;
   Stores& s = machine.bulk_copies.stores[w.index];
   if (s.actor == 0) {
-    s.actor = add_actor(machine, "a bulk store of " + describe(machine, who_of(w.index, whole_warp), machine.block_index),
-                        Kind::bulk_copy_in_flight);
+    const std::string warp = describe(machine, accessor_of(w.index, whole_warp), machine.block_index);
+    s.actor = add_actor(machine, "a bulk store of " + warp, Kind::bulk_copy_in_flight);
   }
   return s;
 }
@@ -117,8 +117,8 @@ bool check_size(Machine& machine, std::uint32_t bytes, std::uint64_t shared, std
 }
 
 std::uint64_t global_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t offset, unsigned lane, const char* name) {
-  const Place p = resolve(*w.machine, Space::global, address_of(w, i, source, offset, lane), name);
-  return p.good ? p.offset : 0;
+  const Location location = resolve(*w.machine, Space::global, address_of(w, i, source, offset, lane), name);
+  return location.good ? location.offset : 0;
 }
 
 void count_global(Machine& machine, SiteIndex site, const char* name, std::uint64_t address, std::uint32_t bytes) {
@@ -146,8 +146,8 @@ std::optional<Reducing> reducing(const Instruction& i, unsigned first) {
 // memory; whether the copy is multicast; the reduction.
 void load(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
-  const std::optional<Reducing> how = reducing(i, 5);
-  const char* const name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
+  const std::optional<Reducing> reduction = reducing(i, 5);
+  const char* const name = reduction ? "cp.reduce.async.bulk" : "cp.async.bulk";
   const bool from_shared = i.immediate[3] != 0, multicast = i.immediate[4] != 0;
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
@@ -167,10 +167,11 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     if (!check_shared(machine, to, static_cast<int>(bytes), 16, name)) return;
     const Mbarrier* const counting = mbarrier_at(machine, barrier, name, true);
     if (counting == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, name, how};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, name,
+                  reduction};
     if (from_shared) {
-      const unsigned char* data = read_by_engine(machine, source, static_cast<int>(bytes), machine.self->who, counting->actor,
-                                                 counting->epoch(machine), name);
+      const unsigned char* data = read_by_engine(machine, source, static_cast<int>(bytes), machine.self->accessor,
+                                                 counting->actor, counting->epoch(machine), name);
       if (data == nullptr) return;
       std::copy_n(data, bytes, load.data.data());
     } else {
@@ -194,7 +195,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
 // and mbarrier, bytes per value, the reduction.
 void store_registers(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
-  const std::optional<Reducing> how = reducing(i, 3);
+  const std::optional<Reducing> reduction = reducing(i, 3);
   const char* const name = i.row->name;
   const auto each = static_cast<std::uint32_t>(i.immediate[2]), bytes = each * (i.sources - 2);
   for_lanes(active, [&](unsigned k) {
@@ -215,7 +216,8 @@ void store_registers(Warp& w, const Instruction& i, Lanes active) {
     }
     if (!check_shared(machine, to, static_cast<int>(bytes), static_cast<int>(bytes), name)) return;
     if (mbarrier_at(machine, barrier, name, rank_of_address(barrier) != machine.self->rank) == nullptr) return;
-    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, nullptr, how};
+    BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, nullptr,
+                  reduction};
     for (unsigned s = 2; s < i.sources; ++s) {
       std::memcpy(load.data.data() + (s - 2) * each, value_bytes(w, i.source(s), i.width_of_source(s), k), each);
     }
@@ -238,8 +240,8 @@ void write_masked(Machine& machine, std::uint64_t to, const unsigned char* data,
 // mask. Immediates: offsets of destination and source, the reduction.
 void store(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
-  const std::optional<Reducing> how = reducing(i, 2);
-  const char* name = how ? "cp.reduce.async.bulk" : "cp.async.bulk";
+  const std::optional<Reducing> reduction = reducing(i, 2);
+  const char* name = reduction ? "cp.reduce.async.bulk" : "cp.async.bulk";
   for_lanes(active, [&](unsigned k) {
     run_as(w, k);
     machine.self->site = i.site;
@@ -249,12 +251,12 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
     if (!check_size(machine, bytes, from, to, name) || bytes == 0) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
-    const unsigned char* data =
-        read_by_engine(machine, from, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
+    const unsigned char* data = read_by_engine(machine, from, static_cast<int>(bytes), machine.self->accessor,
+                                               reader.actor, reader.epoch, name);
     if (data == nullptr) return;
     count_global(machine, i.site, name, to, bytes);
-    if (how) {
-      reduce_global(machine, to, data, bytes, *how, name);
+    if (reduction) {
+      reduce_global(machine, to, data, bytes, *reduction, name);
     } else if (i.sources > 3) {
       write_masked(machine, to, data, bytes,
                    static_cast<std::uint32_t>(read_bits(w, i.source(3), i.width_of_source(3), k)) & 0xffffu, name);
@@ -340,7 +342,7 @@ void end_block_bulk(Machine& machine) {
   for (const BulkLoad& load : machine.bulk_copies.under_way) {
     FINDING(machine.report, bulk_copy_in_flight, load.site,
             "a bulk copy of %s has not completed when its block ends: wait for its mbarrier",
-            describe(machine, load.thread->who, machine.block_index).c_str());
+            describe(machine, load.thread->accessor, machine.block_index).c_str());
   }
   machine.bulk_copies.under_way.clear();
   for (unsigned w = 0; w < machine.warp_count; ++w) {
@@ -349,7 +351,7 @@ void end_block_bulk(Machine& machine) {
       if (lane.last == 0 || lane.waited >= lane.last) continue;
       FINDING(machine.report, bulk_copy_in_flight, lane.site,
               "%s exits while its bulk store may still read shared memory: add cp.async.bulk.commit_group and wait_group",
-              describe(machine, who_of(w, k), machine.block_index).c_str());
+              describe(machine, accessor_of(w, k), machine.block_index).c_str());
     }
   }
 }

@@ -20,8 +20,8 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
     run_as(w, k);
     machine.self->site = i.site;
     const std::uint64_t to = address_of(w, i, 0, i.immediate[0], k), from = address_of(w, i, 1, i.immediate[1], k);
-    const Place target = resolve(machine, Space::shared, to, "cp.async"),
-                source = resolve(machine, Space::global, from, "cp.async");
+    const Location target = resolve(machine, Space::shared, to, "cp.async"),
+                   source = resolve(machine, Space::global, from, "cp.async");
     shared[k] = target.offset;
     global[k] = source.offset;
     read[k] = bytes;

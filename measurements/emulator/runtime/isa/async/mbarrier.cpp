@@ -35,19 +35,21 @@ void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;
     for_lanes(seen.lanes, [&](unsigned k) {
-      const Who who = who_of(seen.warp, k);
-      late |= static_cast<Lanes>(!m.joining.earlier.holds(who, seen.epoch) && !m.released.earlier.holds(who, seen.epoch)) << k;
+      const Accessor thread = accessor_of(seen.warp, k);
+      const bool is_ordered =
+          m.joining.earlier.holds(thread, seen.epoch) || m.released.earlier.holds(thread, seen.epoch);
+      late |= static_cast<Lanes>(!is_ordered) << k;
     });
     if (late == 0) continue;
-    const Who who = who_of(seen.warp, static_cast<unsigned>(__builtin_ctz(late)));
+    const Accessor late_thread = accessor_of(seen.warp, static_cast<unsigned>(__builtin_ctz(late)));
     char phase[32] = "the initialization";
     if (m.phase != 0) std::snprintf(phase, sizeof phase, "the end of phase %u", m.phase - 1);
     FINDING(machine.report, mbarrier_misuse, seen.site,
             "%s waits for %s of the mbarrier at %s, and phase %u may end before this thread observes it: no "
             "arrival or copy of phase "
             "%u is ordered after the wait%s",
-            describe(machine, who, machine.block_index).c_str(), phase, describe_shared(machine, m.address).c_str(), m.phase,
-            m.phase, late != seen.lanes ?
+            describe(machine, late_thread, machine.block_index).c_str(), phase,
+            describe_shared(machine, m.address).c_str(), m.phase, m.phase, late != seen.lanes ?
                     " (one is ordered after the wait of other lanes of the warp: __syncwarp() may be missing)" : "");
   }
 }
@@ -160,9 +162,9 @@ constexpr unsigned pending_shift = 32;
 // instruction is arrive_drop, which also reduces the expected arrivals of later phases.
 void arrive_on(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
-  const auto how = static_cast<Arrival>(i.immediate[1]);
+  const auto arrival = static_cast<Arrival>(i.immediate[1]);
   const bool drops = i.immediate[3] != 0;
-  const char* name = arrival_names[drops][how];
+  const char* name = arrival_names[drops][arrival];
   std::uint32_t addresses[warp_size];
   Mbarrier* objects[warp_size] = {};
   Lanes good = 0;
@@ -174,7 +176,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     if (objects[k] == nullptr) return;
     good |= 1u << k;
     if (const unsigned rank = rank_of_address(addresses[k]); rank != machine.self->rank) {
-      touch_block(machine, rank, machine.self->who, machine.clocks.now[machine.self->warp]);
+      touch_block(machine, rank, machine.self->accessor, machine.clocks.now[machine.self->warp]);
     }
   });
   const bool whole = active == live_lanes(w);
@@ -193,19 +195,19 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     for_lanes(together, [&](unsigned k) {
       run_as(w, k);
       const std::int64_t number = i.immediate[2] != 0 ? w.values<std::uint32_t>(i.source(1))[k] : 1;
-      const std::int64_t count = how == expecting ? 1 : number;
+      const std::int64_t count = arrival == expecting ? 1 : number;
       if (i.destinations != 0) {
         w.values<std::uint64_t>(i.destination(0))[k] = m.phase | static_cast<std::uint64_t>(m.left) << pending_shift;
       }
-      if (how == expecting) expect_bytes(machine, m, number, name);
+      if (arrival == expecting) expect_bytes(machine, m, number, name);
       if (drops) m.arrivals -= static_cast<std::uint32_t>(count);
-      if (how == no_complete && count >= m.left) {
+      if (arrival == no_complete && count >= m.left) {
         FINDING(machine.report, mbarrier_misuse, machine.self->site,
                 "%s: %s completes phase %u of the mbarrier at %s, which is undefined behavior", describe_self(machine).c_str(),
                 name, m.phase, describe_shared(machine, m.address).c_str());
       }
       arrive(machine, m, count, name);
-      if (how != no_complete) finish_phase(machine, m);
+      if (arrival != no_complete) finish_phase(machine, m);
     });
   }
   machine.idle_polls = 0;
@@ -237,7 +239,7 @@ void change_bytes(Warp& w, const Instruction& i, Lanes active) {
 void test_wait(Warp& w, const Instruction& i, Lanes active) {
   Machine& machine = *w.machine;
   const char* name = i.immediate[2] != 0 ? "mbarrier.try_wait" : "mbarrier.test_wait";
-  Lanes ended = 0, found = 0;
+  Lanes ended = 0, observers = 0;
   Mbarrier* objects[warp_size] = {};
   bool anyone_waits = false;
   // With a seed, a first poll after the end of the phase may fail, as if it had happened just before the end. Lanes
@@ -285,7 +287,7 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       machine.self->polls = false;
       ended |= 1u << k;
       objects[k] = m;
-      found |= 1u << k;
+      observers |= 1u << k;
       machine.idle_polls = 0;
       if (machine.launch.count) note_phase_seen(w, m->address);
     } else {
@@ -295,11 +297,11 @@ void test_wait(Warp& w, const Instruction& i, Lanes active) {
       land_some(machine, address);
     }
   });
-  while (found != 0) {
-    Mbarrier& m = *objects[__builtin_ctz(found)];
+  while (observers != 0) {
+    Mbarrier& m = *objects[__builtin_ctz(observers)];
     Lanes together = 0;
-    for_lanes(found, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
-    found &= ~together;
+    for_lanes(observers, [&](unsigned k) { together |= static_cast<Lanes>(objects[k] == &m) << k; });
+    observers &= ~together;
     note_seen(m, w.index, together, machine.clocks.now[w.index], i.site);
     const std::uint64_t event = std::uint64_t{m.address} << 32 | m.epoch(machine);
     if (i.flags & by_l2) {
@@ -384,20 +386,20 @@ bool shared_operand(Warp& w, const Instruction& i, unsigned source, std::int64_t
   Machine& machine = *w.machine;
   const std::uint64_t a = address_of(w, i, source, offset, lane);
   // Instructions without .shared take generic addresses.
-  const Place p = is_generic_of(shared_base, a) ? Place{Space::shared, offset_in(shared_base, a)}
-                                                : resolve(machine, Space::shared, a, instruction);
-  address = p.good ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
-  return p.good;
+  const Location location = is_generic_of(shared_base, a) ? Location{Space::shared, offset_in(shared_base, a)}
+                                                          : resolve(machine, Space::shared, a, instruction);
+  address = location.good ? cluster_address(machine, static_cast<std::uint32_t>(location.offset)) : 0;
+  return location.good;
 }
 
 Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instruction, bool to_engine) {
-  const auto found = machine.mbarriers.by_address.find(address);
-  if (found == machine.mbarriers.by_address.end()) {
+  const auto entry = machine.mbarriers.by_address.find(address);
+  if (entry == machine.mbarriers.by_address.end()) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site, "%s: %s at %s, where no mbarrier has been initialized",
             describe_self(machine).c_str(), instruction, describe_shared(machine, address).c_str());
     return nullptr;
   }
-  Mbarrier& m = found->second;
+  Mbarrier& m = entry->second;
   // The PTX ISA requires a fence. But if the mbarrier is in the same block, the emulator accepts a barrier instead,
   // because Triton's kernels have no fence.
   const bool fenced = m.fenced || rank_of_address(address) == machine.self->rank;
@@ -413,9 +415,9 @@ Mbarrier* mbarrier_at(Machine& machine, std::uint32_t address, const char* instr
 }
 
 void precede_phase(Machine& machine, std::uint32_t address) {
-  const auto found = machine.mbarriers.by_address.find(address);
-  if (found == machine.mbarriers.by_address.end()) return;
-  machine.clocks.precede(machine.self->warp, 1u << machine.self->lane, false, found->second.joining.earlier);
+  const auto entry = machine.mbarriers.by_address.find(address);
+  if (entry == machine.mbarriers.by_address.end()) return;
+  machine.clocks.precede(machine.self->warp, 1u << machine.self->lane, false, entry->second.joining.earlier);
 }
 
 void complete_bytes(Machine& machine, Mbarrier& m, std::int64_t bytes, SiteIndex site) {
@@ -431,7 +433,7 @@ void arrive_behind(Machine& machine, Mbarrier& m, unsigned warp, unsigned lane, 
                    const char* instruction) {
   m.joining.join(machine.clocks.known[warp]);
   for (const Alone& a : machine.clocks.alone[warp]) {
-    if ((a.lanes >> lane & 1u) != 0) m.joining.join(a.what);
+    if ((a.lanes >> lane & 1u) != 0) m.joining.join(a.knowledge);
   }
   if (actor != 0) {
     auto& up_to = m.joining.seen.up_to;
@@ -460,7 +462,7 @@ void report_waiting_for_mbarriers(Machine& machine) {
           machine.report, Kind::barrier_not_reached, t.site,
           "%s waits forever for the end of phase %u of the mbarrier at %s: in phase %u, %lld of %u arrivals and "
           "%lld bytes are missing%s",
-          describe(machine, t.who, machine.block_index).c_str(), m.awaited[t.linear] - 1,
+          describe(machine, t.accessor, machine.block_index).c_str(), m.awaited[t.linear] - 1,
           describe_shared(machine, address).c_str(), m.phase, static_cast<long long>(m.left), m.arrivals,
           static_cast<long long>(m.bytes), m.bytes < 0 ? " (more bytes arrived than were expected)" : "");
     }

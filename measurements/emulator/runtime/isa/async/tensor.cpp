@@ -318,7 +318,7 @@ bool reducible(const EncodedTensorMap& map, Reducing::Operation operation) {
 // True if a GPU can write a box; otherwise reports a finding. The element type must support the reduction. In im2col
 // mode, an H100 ends the launch with an illegal instruction if the bounding box of the tensor map starts before the
 // tensor.
-bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& how,
+bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, const std::optional<Reducing>& reduction,
                const char* name) {
   for (const auto& pixel : box.pixels) {
     const auto before = std::find_if(pixel.begin(), pixel.end(), [](std::int64_t at) { return at < 0; });
@@ -328,7 +328,7 @@ bool can_write(Machine& machine, const EncodedTensorMap& map, const Box& box, co
             describe_self(machine).c_str(), name, static_cast<long long>(*before), before - pixel.begin());
     return false;
   }
-  if (how && !reducible(map, how->operation)) {
+  if (reduction && !reducible(map, reduction->operation)) {
     FINDING(machine.report, invalid_argument, machine.self->site,
             "%s: %s does not support the element type of its tensor map (%u bytes per element)",
             describe_self(machine).c_str(), name,
@@ -356,15 +356,16 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     if (!shared_operand(w, i, 1 + coordinates_of(rank, scatters), i.immediate[2], k, name, from)) return;
     constexpr std::uint16_t no_offsets[3] = {};
     const Box box = im2col ? Box(map, coordinates, no_offsets) : Box(map, coordinates, scatters);
-    std::optional<Reducing> how;
-    if (reduces) how = Reducing{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
-    if (!can_write(machine, map, box, how, name)) return;
+    std::optional<Reducing> reduction;
+    if (reduces)
+      reduction = Reducing{static_cast<Reducing::Operation>(i.immediate[3] - 1), map.kind, map.element_bytes};
+    if (!can_write(machine, map, box, reduction, name)) return;
     if (!check_shared(machine, from, box.reach(map), 128, name)) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
     for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
-      const unsigned char* p =
-          read_by_engine(machine, address, static_cast<int>(bytes), machine.self->who, reader.actor, reader.epoch, name);
+      const unsigned char* p = read_by_engine(machine, address, static_cast<int>(bytes), machine.self->accessor,
+                                              reader.actor, reader.epoch, name);
       if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
     });
     for_rows(map, box, [&](unsigned row, std::uint64_t address, unsigned begin, unsigned end) {
@@ -376,8 +377,8 @@ void store(Warp& w, const Instruction& i, Lanes active) {
         const std::uint64_t to = address + std::uint64_t{e} * step;
         const unsigned bytes = each * element;
         count_row(machine, machine.self->site, name, to, bytes);
-        if (how) {
-          reduce_global(machine, to, values + e * element, bytes, *how, name);
+        if (reduction) {
+          reduce_global(machine, to, values + e * element, bytes, *reduction, name);
         } else {
           write_global_bulk(machine, reinterpret_cast<void*>(to), values + e * element, static_cast<int>(bytes), name);
         }

@@ -36,7 +36,7 @@ std::string text(const char* format, ...) {
 
 // Describes a field that a map of this rank needs and that was never set. Returns "" if all such fields were set.
 std::string missing(const Map& m) {
-  const auto lacks = [&](MapField field, unsigned d = 0) { return (m.given & Map::bit_of(field, d)) == 0; };
+  const auto lacks = [&](MapField field, unsigned d = 0) { return (m.fields_set & Map::bit_of(field, d)) == 0; };
   if (lacks(MapField::global_address)) return "global_address was never set";
   if (m.rank > most_dimensions) return text("the rank is %u, more than the maximum of %u", m.rank, most_dimensions);
   constexpr std::pair<MapField, const char*> of_each[] = {
@@ -105,7 +105,7 @@ constexpr Element elements[] = {
 
 void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
   const auto word = static_cast<std::uint32_t>(value);
-  m.given |= Map::bit_of(field, d);
+  m.fields_set |= Map::bit_of(field, d);
   switch (field) {
     case MapField::global_address: m.base = value; break;
       // tensormap.replace encodes the rank as the number of dimensions minus 1.
@@ -113,7 +113,7 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
     case MapField::box_dim: m.box[d] = word; break;
     case MapField::global_dim:
       m.last[d] = word - 1;
-      if (word == 0) m.given &= ~Map::bit_of(field, d);
+      if (word == 0) m.fields_set &= ~Map::bit_of(field, d);
       break;
     case MapField::global_stride: m.strides[d] = value; break;
     case MapField::element_stride: m.element_strides[d] = word; break;
@@ -131,10 +131,10 @@ void set(Map& m, MapField field, unsigned d, std::uint64_t value) {
 // True if the memory contains a map or zeros, which tensormap.replace may change. Zeros become a map without fields.
 // Otherwise reports a finding.
 bool begin_map(Machine& machine, Map& m) {
-  if (m.what == Map::mark) return true;
+  if (m.mark == Map::valid_mark) return true;
   const Map zeros{};
   if (std::memcmp(&m, &zeros, sizeof m) == 0) {
-    m.what = Map::mark;
+    m.mark = Map::valid_mark;
     m.rank = m.element_bytes = 1;
     return true;
   }
@@ -157,28 +157,29 @@ void replace(Warp& w, const Instruction& i, Lanes active) {
     const std::uint64_t value = read_bits(w, i.source(1), i.width_of_source(1), k);
     Map map{};
     std::uint32_t shared = 0;
-    Place p{Space::shared, 0};
+    Location location{Space::shared, 0};
     if (space == Space::shared) {
       if (!shared_operand(w, i, 0, i.immediate[0], k, name, shared)) return;
     } else {
-      p = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
-      if (!p.good) return;
-      shared = p.space == Space::shared ? cluster_address(machine, static_cast<std::uint32_t>(p.offset)) : 0;
+      location = resolve(machine, space, address_of(w, i, 0, i.immediate[0], k), name);
+      if (!location.good) return;
+      if (location.space == Space::shared)
+        shared = cluster_address(machine, static_cast<std::uint32_t>(location.offset));
     }
-    if (p.space == Space::shared) {
+    if (location.space == Space::shared) {
       if (!check_shared(machine, shared, map_bytes, map_bytes, name)) return;
       read_shared(machine, &map, shared, map_bytes, name);
       if (!begin_map(machine, map)) return;
       set(map, field, static_cast<unsigned>(i.immediate[3]), value);
       write_shared(machine, shared, &map, map_bytes, name);
-    } else if (p.space == Space::global) {
-      read_global(machine, &map, reinterpret_cast<const void*>(p.offset), map_bytes, name, false, false);
+    } else if (location.space == Space::global) {
+      read_global(machine, &map, reinterpret_cast<const void*>(location.offset), map_bytes, name, false, false);
       if (!begin_map(machine, map)) return;
       set(map, field, static_cast<unsigned>(i.immediate[3]), value);
-      write_global(machine, reinterpret_cast<void*>(p.offset), &map, map_bytes, name, false);
+      write_global(machine, reinterpret_cast<void*>(location.offset), &map, map_bytes, name, false);
     } else {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: %s takes an address of %s memory",
-              describe_self(machine).c_str(), name, space_name(p.space));
+              describe_self(machine).c_str(), name, space_name(location.space));
     }
   });
 }
@@ -202,7 +203,7 @@ void copy(Warp& w, const Instruction& i, Lanes lanes) {
     return;
   }
   std::uint32_t from = 0;
-  const Place to = resolve(machine, Space::global, address_of(w, i, 0, i.immediate[1], first), name);
+  const Location to = resolve(machine, Space::global, address_of(w, i, 0, i.immediate[1], first), name);
   if (!to.good || !shared_operand(w, i, 1, i.immediate[2], first, name, from)) return;
   if (to.offset % map_bytes != 0) {
     FINDING(machine.report, misaligned_access, i.site, "%s: %s writes %#llx, which is not a multiple of 128",
@@ -236,11 +237,11 @@ void fence_acquire(Warp& w, const Instruction& i, Lanes active) {
     Lanes same = 0;
     for_lanes(left, [&](unsigned k) { same |= static_cast<Lanes>(address_of(w, i, 0, i.immediate[0], k) == address) << k; });
     left &= ~same;
-    const Place p = resolve(machine, Space::generic, address, "fence.proxy.tensormap");
-    if (!p.good) continue;
-    if (p.space != Space::global) {
+    const Location location = resolve(machine, Space::generic, address, "fence.proxy.tensormap");
+    if (!location.good) continue;
+    if (location.space != Space::global) {
       FINDING(machine.report, wrong_state_space, machine.self->site, "%s: fence.proxy.tensormap takes an address of %s memory",
-              describe_self(machine).c_str(), space_name(p.space));
+              describe_self(machine).c_str(), space_name(location.space));
       continue;
     }
     acquire_tensor_map(machine, reinterpret_cast<const void*>(address), same, (i.flags & block_scope) != 0);
@@ -260,10 +261,10 @@ const Rows tensor_map_rows{std::begin(tensor_map_table), std::end(tensor_map_tab
 
 std::string encoded(const TensorMapSpec& spec, void* base) {
   Map m{};
-  m.what = Map::mark;
-  const auto give = [&](MapField field, unsigned d, std::uint64_t value) { set(m, field, d, value); };
-  give(MapField::global_address, 0, reinterpret_cast<std::uint64_t>(base));
-  give(MapField::rank, 0, spec.rank - 1);
+  m.mark = Map::valid_mark;
+  const auto set_field = [&](MapField field, unsigned d, std::uint64_t value) { set(m, field, d, value); };
+  set_field(MapField::global_address, 0, reinterpret_cast<std::uint64_t>(base));
+  set_field(MapField::rank, 0, spec.rank - 1);
   m.element_bytes = static_cast<std::uint8_t>(spec.element_bytes);
   m.kind = static_cast<ElementKind>(spec.kind);
   m.swizzle_bytes = static_cast<std::uint8_t>(spec.swizzle_bytes);
@@ -272,12 +273,12 @@ std::string encoded(const TensorMapSpec& spec, void* base) {
   m.slice_bytes = static_cast<std::uint8_t>(spec.slice_bytes);
   m.loaded_as = static_cast<std::uint8_t>(spec.loaded_as);
   for (unsigned d = 0; d < spec.rank; ++d) {
-    m.given |= Map::bit_of(MapField::global_dim, d);
+    m.fields_set |= Map::bit_of(MapField::global_dim, d);
     // set() is not used here, because a size of 2^32 does not fit its 32-bit values
     m.last[d] = static_cast<std::uint32_t>(spec.sizes[d] - 1);
-    give(MapField::box_dim, d, spec.box[d]);
-    give(MapField::element_stride, d, spec.element_strides[d]);
-    if (d + 1 < spec.rank) give(MapField::global_stride, d, spec.strides[d]);
+    set_field(MapField::box_dim, d, spec.box[d]);
+    set_field(MapField::element_stride, d, spec.element_strides[d]);
+    if (d + 1 < spec.rank) set_field(MapField::global_stride, d, spec.strides[d]);
   }
   return std::string(reinterpret_cast<const char*>(&m), sizeof m);
 }
@@ -291,10 +292,10 @@ bool map_at(Machine& machine, std::uint64_t address, const char* instruction, Ma
     read_global_bulk(machine, &map, reinterpret_cast<const void*>(address), map_bytes, instruction);
     in_global = true;
   }
-  if (map.what != Map::mark || offset % 64 != 0) {
+  if (map.mark != Map::valid_mark || offset % 64 != 0) {
     FINDING(machine.report, invalid_argument, machine.self->site, "%s: %s takes %#llx, which is not the address of a tensor map%s",
             describe_self(machine).c_str(), instruction, static_cast<unsigned long long>(address),
-            map.what == Map::mark ? " at a multiple of 64 bytes" : "");
+            map.mark == Map::valid_mark ? " at a multiple of 64 bytes" : "");
     return false;
   }
   if (in_global) check_tensor_map_acquired(machine, reinterpret_cast<const void*>(address), instruction);

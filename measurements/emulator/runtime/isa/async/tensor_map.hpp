@@ -48,8 +48,8 @@ enum class MapField : std::uint8_t {
 // A map of 128 zero bytes describes a one-dimensional tensor of one-byte elements; all other fields are unset. So a
 // field whose encoded value is 0, such as rank 1, need not be set in a map that starts as zeros.
 struct EncodedTensorMap {
-  static constexpr std::uint64_t mark = 0x7061'6d72'6f73'6e74u;
-  std::uint64_t what;
+  static constexpr std::uint64_t valid_mark = 0x7061'6d72'6f73'6e74u;
+  std::uint64_t mark;
   // The emulator stores nothing in the second word, because CuTe's make_tma_copy changes it: for tensors under 128 KiB,
   // it clears bit 21 to repair maps made by drivers up to 13.1.
   std::uint64_t unused_word;
@@ -60,7 +60,7 @@ struct EncodedTensorMap {
   // the corners of the bounding box, one entry per dimension of pixels: the offset of the box's first pixel from the
   // tensor's first pixel, and the offset of the box's last pixel from the tensor's last pixel.
   std::uint32_t box[5], element_strides[5];
-  std::uint32_t given;  // which fields have been set, as bits: see bit_of
+  std::uint32_t fields_set;  // which fields have been set, as bits: see bit_of
   std::uint8_t rank, element_bytes, swizzle_bytes, fills_nan;
   ElementKind kind;
   std::uint8_t im2col;
@@ -85,7 +85,7 @@ struct EncodedTensorMap {
     return std::int64_t{last[pixel_dimension(k)]} + static_cast<std::int16_t>(box[2 + k] >> 16);
   }
 
-  // The bit of a field in `given`. Some fields have one bit per dimension.
+  // The bit of a field in `fields_set`. Some fields have one bit per dimension.
   static constexpr std::uint32_t bit_of(MapField field, unsigned dimension = 0) {
     switch (field) {
       case MapField::global_address: return 1u;

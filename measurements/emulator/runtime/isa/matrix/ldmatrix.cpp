@@ -30,10 +30,11 @@ void find_rows(Warp& w, const Instruction& i, unsigned count, const char* name, 
     if ((w.head(i.source(0)).defined >> k & 1u) == 0) report_undefined(w, i, origin_of(w, i.source(0), i), k);
     const std::uint64_t address = address_of(w, i, 0, i.immediate[1], k);
     // An instruction without .shared takes generic addresses.
-    const Place p = is_generic_of(shared_base, address) ? Place{Space::shared, offset_in(shared_base, address)}
-                                                       : resolve(machine, Space::shared, address, name);
-    addresses[k] = static_cast<unsigned>(p.offset);
-    good[k] = p.good;
+    const Location location = is_generic_of(shared_base, address)
+                                  ? Location{Space::shared, offset_in(shared_base, address)}
+                                  : resolve(machine, Space::shared, address, name);
+    addresses[k] = static_cast<unsigned>(location.offset);
+    good[k] = location.good;
   }
 }
 

@@ -96,14 +96,14 @@ unsigned groups_of_block(Machine& machine) { return (block_warps(machine) + warp
 unsigned group_of(Machine& machine, unsigned warp) {
   return warp / block_warps(machine) * groups_of_block(machine) + warp % block_warps(machine) / warps_of_group;
 }
-unsigned place_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
-unsigned first_of_group(Machine& machine, unsigned warp) { return warp - place_in_group(machine, warp); }
+unsigned index_in_group(Machine& machine, unsigned warp) { return warp % block_warps(machine) % warps_of_group; }
+unsigned first_of_group(Machine& machine, unsigned warp) { return warp - index_in_group(machine, warp); }
 
 // The number by which register headers identify an operation, at least 1. In headers, 0 means no operation.
 std::uint32_t number(const State& s, std::uint32_t operation) { return s.before + operation + 1; }
 bool in_flight(const State& s, std::uint32_t n) { return n > s.before + s.done; }
 
-void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char* what) {
+void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char* action) {
   Machine& machine = *w.machine;
   run_as(w, 0);
   machine.self->site = i.site;
@@ -113,7 +113,7 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   const std::string where =
       index < g.operations.size() ? describe_site(machine.report, g.operations[index].site) : "an earlier line";
   FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s without waiting for this wgmma",
-          describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what, where.c_str());
+          describe(machine, accessor_of(w.index, whole_warp), machine.block_index).c_str(), action, where.c_str());
 }
 
 // The four bytes of a lane in register `which` of the operand A.
@@ -124,7 +124,7 @@ const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned whic
 // Reads 16 bytes of shared memory. If they cannot be read, they become all ones, which is NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
   Machine& machine = *w.machine;
-  const unsigned char* from = read_by_engine(machine, address, 16, who_of(w.index, whole_warp), g.actor,
+  const unsigned char* from = read_by_engine(machine, address, 16, accessor_of(w.index, whole_warp), g.actor,
                                              machine.clocks.first + operation, "wgmma.mma_async");
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
@@ -186,12 +186,12 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
   if (s.fences == s.fences_before) {
     FINDING(machine.report, missing_wgmma_fence, i.site, "warp %u issues its first wgmma without a wgmma.fence before it", w.index);
   }
-  const auto check = [&](std::uint32_t at, const char* what) {
+  const auto check = [&](std::uint32_t at, const char* operand_name) {
     const Register& r = w.head(at);
     if (r.written == s.fences + 1) {
       FINDING(machine.report, missing_wgmma_fence, i.site,
               "warp %u of %s: %s of the wgmma was written after the last wgmma.fence", w.index,
-              describe(machine, who_of(w.index, whole_warp), machine.block_index).c_str(), what);
+              describe(machine, accessor_of(w.index, whole_warp), machine.block_index).c_str(), operand_name);
     }
   };
   for (unsigned d = 0; d < i.destinations; ++d) {
@@ -301,15 +301,15 @@ void issue(Warp& w, const Instruction& i, Lanes) {
   if (o.site != i.site || o.a != a_bits || o.b != b_bits) {
     FINDING(machine.report, invalid_argument, i.site,
             "warp %u of its warpgroup executes a different wgmma than the previous warps (%s), or passes different matrix descriptors",
-            place_in_group(machine, w.index), describe_site(machine.report, o.site).c_str());
+            index_in_group(machine, w.index), describe_site(machine.report, o.site).c_str());
   }
-  o.issued |= 1u << place_in_group(machine, w.index);
+  o.issued |= 1u << index_in_group(machine, w.index);
   machine.clocks.precede(w.index, all_lanes, true, o.before);
   machine.clocks.now[g.actor] = std::max(machine.clocks.now[g.actor], machine.clocks.first + operation);
   check_registers(w, i, a_in_registers ? a_sources : 0);
 
   static float a[rows_of_warp * most_k], d[rows_of_warp * most_columns];
-  const unsigned first_row = place_in_group(machine, w.index) * rows_of_warp;
+  const unsigned first_row = index_in_group(machine, w.index) * rows_of_warp;
   if (a_in_registers) {
     const unsigned run = 4 / element;  // values per register, which are adjacent along k
     for (unsigned lane = 0; lane < warp_size; ++lane) {
@@ -499,7 +499,7 @@ void end_block_wgmma(Machine& machine) {
   for (unsigned w = 0; w < machine.warp_count; ++w) {
     const Group& g = machine.wgmmas.groups[group_of(machine, w)];
     for (const Operation& o : g.operations) {
-      if (o.issued >> place_in_group(machine, w) & 1u) continue;
+      if (o.issued >> index_in_group(machine, w) & 1u) continue;
       FINDING(machine.report, missing_lanes, o.site,
               "warp %u never executes a wgmma that other warps of its warpgroup execute", w);
       break;

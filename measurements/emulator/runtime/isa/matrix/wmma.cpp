@@ -43,21 +43,22 @@ bool line_access(Warp& w, const Instruction& i, Space space, std::uint64_t addre
   Machine& machine = *w.machine;
   run_as(w, 0);
   machine.self->site = i.site;
-  const Place p = resolve(machine, space, address, name);
-  if (!p.good) return false;
-  if (p.space == Space::shared) {
-    unsigned char* at = collective_shared_access(machine, store ? Access::write : Access::read, static_cast<unsigned>(p.offset),
-                                                 bytes, 1, name);
+  const Location location = resolve(machine, space, address, name);
+  if (!location.good) return false;
+  if (location.space == Space::shared) {
+    unsigned char* at = collective_shared_access(machine, store ? Access::write : Access::read,
+                                                 static_cast<unsigned>(location.offset), bytes, 1, name);
     if (at == nullptr) return false;
     store ? std::memcpy(at, data, static_cast<std::size_t>(bytes)) : std::memcpy(data, at, static_cast<std::size_t>(bytes));
     return true;
   }
   for (int done = 0; done < bytes; done += 4) {
     auto* piece = static_cast<unsigned char*>(data) + done;
+    const std::uint64_t at = location.offset + static_cast<unsigned>(done);
     if (store) {
-      write_global(machine, reinterpret_cast<void*>(p.offset + static_cast<unsigned>(done)), piece, 4, name, false);
+      write_global(machine, reinterpret_cast<void*>(at), piece, 4, name, false);
     } else {
-      read_global(machine, piece, reinterpret_cast<const void*>(p.offset + static_cast<unsigned>(done)), 4, name, false, false);
+      read_global(machine, piece, reinterpret_cast<const void*>(at), 4, name, false, false);
     }
   }
   return true;
@@ -165,8 +166,8 @@ void wmma_access(Warp& w, const Instruction& i, Lanes) {
         const unsigned byte = (row * f.cols + col) * element_bytes, slot = f.slot(byte / f.word_bytes);
         const std::uint32_t reg = Store ? i.source(2 + slot / 32) : i.destination(slot / 32);
         unsigned char* element = value_bytes(w, reg, f.word_bytes, slot % 32) + byte % f.word_bytes;
-        unsigned char* there = data + row * element_bytes;
-        std::memcpy(Store ? there : element, Store ? element : there, element_bytes);
+        unsigned char* tile_element = data + row * element_bytes;
+        std::memcpy(Store ? tile_element : element, Store ? element : tile_element, element_bytes);
       }
       if (Store) line_access(w, i, space, at, data, bytes, true, name);
     }

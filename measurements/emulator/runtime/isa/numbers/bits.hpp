@@ -12,8 +12,8 @@ constexpr unsigned bits_of = 8 * sizeof(T);
 // Start or length of a bit field. According to the PTX ISA, only the low 8 bits of the operand are used. But for 64-bit
 // values, ptxas 13.5 generates shifts, which use all bits of the operand.
 template <class T>
-constexpr std::uint64_t of_field(std::uint32_t given) {
-  return sizeof(T) == 8 ? given : given & 0xffu;
+constexpr std::uint64_t of_field(std::uint32_t operand) {
+  return sizeof(T) == 8 ? operand : operand & 0xffu;
 }
 template <class T>
 constexpr T extract(T a, std::uint32_t position, std::uint32_t length) {

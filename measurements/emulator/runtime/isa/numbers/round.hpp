@@ -51,7 +51,7 @@ constexpr Format f16_format{5, 10, true, 0x7fff, 0x7bff}, bf16_format{8, 7, true
 
 // Rounds `x`, which is exact or rounded to odd, to a format. An overflow gives infinity, or the largest value if the
 // rounding mode or `saturate` requires it.
-inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = false) {
+inline unsigned encode(const Format& f, double x, Rounding mode, bool saturate = false) {
   const unsigned sign_bit = 1u << (f.exponent_bits + f.mantissa_bits);
   if (x != x) return f.nan;
   const bool negative = std::signbit(x);
@@ -67,7 +67,7 @@ inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = 
   const double low = std::floor(scaled), rest = scaled - low;
   auto steps = static_cast<std::uint64_t>(low);
   bool up = false;
-  switch (how) {
+  switch (mode) {
     case Rounding::zero: break;
     case Rounding::down: up = negative && rest != 0; break;
     case Rounding::up: up = !negative && rest != 0; break;
@@ -79,8 +79,8 @@ inline unsigned encode(const Format& f, double x, Rounding how, bool saturate = 
   std::uint64_t bits = steps;  // subnormal: the exponent field is 0
   if (steps >= hidden) bits = steps - hidden + (static_cast<std::uint64_t>(exponent + bias) << f.mantissa_bits);
   if (bits > f.largest) {
-    const bool to_largest = saturate || how == Rounding::zero || (how == Rounding::down && !negative) ||
-                            (how == Rounding::up && negative);
+    const bool to_largest = saturate || mode == Rounding::zero || (mode == Rounding::down && !negative) ||
+                            (mode == Rounding::up && negative);
     return sign | (to_largest ? f.largest : infinite);
   }
   return sign | static_cast<unsigned>(bits);
@@ -108,9 +108,10 @@ inline double decode(const Format& f, unsigned bits) {
 // compiler does not compute them elsewhere.
 class HostRounding {
  public:
-  explicit HostRounding(Rounding how) : changed_(how == Rounding::zero || how == Rounding::down || how == Rounding::up) {
+  explicit HostRounding(Rounding mode)
+      : changed_(mode == Rounding::zero || mode == Rounding::down || mode == Rounding::up) {
     if (!changed_) return;
-    std::fesetround(how == Rounding::zero ? FE_TOWARDZERO : how == Rounding::down ? FE_DOWNWARD : FE_UPWARD);
+    std::fesetround(mode == Rounding::zero ? FE_TOWARDZERO : mode == Rounding::down ? FE_DOWNWARD : FE_UPWARD);
     asm volatile("" ::: "memory");
   }
   ~HostRounding() {

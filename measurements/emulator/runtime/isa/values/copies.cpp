@@ -38,9 +38,9 @@ bool moves(const Instruction& i) {
 using Registers = std::unordered_map<std::uint32_t, std::uint32_t>;  // number of each tracked register, by offset
 
 template <class Step>
-void until_all(Machine& machine, Registers& found, Step step) {
-  for (std::size_t before = found.size() + 1; before != found.size();) {
-    before = found.size();
+void until_all(Machine& machine, Registers& registers, Step step) {
+  for (std::size_t before = registers.size() + 1; before != registers.size();) {
+    before = registers.size();
     for (const Instruction& i : machine.program.code) step(i);
   }
 }

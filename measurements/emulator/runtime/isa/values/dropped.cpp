@@ -50,7 +50,7 @@ struct DroppedValues : Unit {
     Kind kind;
     SiteIndex site, load;  // sites of the finding and of the load
     const Instruction* instruction;  // the load instruction if known, otherwise nullptr
-    Who reader;
+    Accessor reader;
     std::uint32_t lanes;  // the lanes of the reader's warp that executed the load
     std::uint64_t since;
   };
@@ -334,7 +334,7 @@ bool is_used(Machine& machine, const Watched& one) {
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
 // True if it must still be determined whether a racing read at a line has an effect.
-bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
+bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Accessor reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
   race->second = machine.dropped.watched.size() >= most_watched || warp_of(reader) >= machine.warp_count;
@@ -344,18 +344,20 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Who reader) {
 // The lanes of a recorded read that race with the running thread. A recorded read may combine several lanes. If the
 // running thread is one of these lanes and has read earlier, it is excluded, because a thread does not race with
 // itself.
-std::uint32_t others_of(Machine& machine, Who reader, bool just_now) {
+std::uint32_t racing_lanes(Machine& machine, Accessor reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
-  return !just_now && warp_of(machine.self->who) == warp_of(reader) ? lanes & ~lanes_of(machine.self->who) : lanes;
+  const Accessor self = machine.self->accessor;
+  return !just_now && warp_of(self) == warp_of(reader) ? lanes & ~lanes_of(self) : lanes;
 }
 
 }  // namespace
 
 bool goes_nowhere(Machine& machine, SiteIndex load) { return goes_nowhere(use_of(machine, load)); }
 
-void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool just_now, const char* address, unsigned bytes) {
+void watch_read(Machine& machine, Kind kind, SiteIndex load, Accessor reader, bool just_now, const char* address,
+                unsigned bytes) {
   if (!may_be_dropped(machine, kind, load, reader)) return;
-  const std::uint32_t lanes = others_of(machine, reader, just_now);
+  const std::uint32_t lanes = racing_lanes(machine, reader, just_now);
   const Watched of_line{kind,
                         machine.self->site,
                         load,
@@ -380,8 +382,8 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
     }
     const Reading* const r = machine.warps.all[warp_of(reader)].readings[i->reading].get();
     if (r == nullptr || r->lowest[lane] >= first + bytes || r->highest[lane] + r->bytes <= first) continue;
-    const bool is_there = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
-    const bool is_known = is_there && (r->returned >> lane & 1u) == 0;
+    const bool overlaps = r->address[lane] < first + bytes && first < r->address[lane] + r->bytes;
+    const bool is_known = overlaps && (r->returned >> lane & 1u) == 0;
     machine.dropped.watched.push_back(
         {kind, machine.self->site, load, i, reader, lanes, is_known ? r->since[lane] : machine.dropped.begun});
     any = true;
@@ -389,10 +391,10 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Who reader, bool ju
   if (!any) machine.dropped.watched.push_back(of_line);
 }
 
-void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer, unsigned address) {
+void watch_earlier_read(Machine& machine, SiteIndex load, Accessor reader, Accessor writer, unsigned address) {
   if (!may_be_dropped(machine, Kind::shared_race, load, reader)) return;
-  const Watched of_line{Kind::shared_race,    machine.self->site, load, nullptr, reader, others_of(machine, reader, false),
-                        machine.dropped.begun};
+  const Watched of_line{Kind::shared_race,    machine.self->site, load, nullptr, reader,
+                        racing_lanes(machine, reader, false), machine.dropped.begun};
   const ptx::Warp& w = machine.warps.all[warp_of(reader)];
   bool any = false;
   for (const Instruction* const i : at_site(machine, load)) {
@@ -401,8 +403,8 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Who reader, Who writer
     if (i->reading != 0 && r == nullptr) continue;
     // If the previous execution of the load is not ordered before the write, it is unknown which execution read the
     // value.
-    const bool is_known =
-        r != nullptr && (r->before == 0 || machine.clocks.ordered(who_of(warp_of(reader), whole_warp), r->before, writer));
+    const Accessor warp = accessor_of(warp_of(reader), whole_warp);
+    const bool is_known = r != nullptr && (r->before == 0 || machine.clocks.ordered(warp, r->before, writer));
     if (is_known && !r->holds(address)) continue;
     Watched one = of_line;
     one.instruction = i;
@@ -504,9 +506,9 @@ bool used_before_signal(Machine& machine, SiteIndex load) {
 // Code after a barrier is the code that can be reached from the barrier by forward branches.
 bool skipped_barrier(Machine& machine, const Thread& thread, SiteIndex barrier) {
   const auto at_site = [&machine](SiteIndex site) {
-    const auto found = std::find_if(machine.program.code.begin(), machine.program.code.end(),
-                                    [&](const Instruction& i) { return i.site == site; });
-    return static_cast<std::size_t>(found - machine.program.code.begin());
+    const auto instruction = std::find_if(machine.program.code.begin(), machine.program.code.end(),
+                                          [&](const Instruction& i) { return i.site == site; });
+    return static_cast<std::size_t>(instruction - machine.program.code.begin());
   };
   const std::size_t from = at_site(barrier), last = at_site(thread.site);
   if (from >= machine.program.code.size() || last >= machine.program.code.size()) return false;

@@ -219,7 +219,7 @@ double largest_term(Machine& machine, const Stored& stored) {
   for (const Term& term : stored.terms) {
     const unsigned bits = 8 * static_cast<unsigned>(tolerances[term.format].bytes);
     if (8 * term.width < bits) continue;
-    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(machine.self->who), [&](unsigned lane) {
+    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(machine.self->accessor), [&](unsigned lane) {
       const std::uint64_t all = ptx::read_bits(warp, term.slot, term.width, lane);
       for (unsigned at = 0; at < 8 * term.width; at += bits) {
         const double x = std::fabs(value_of(term.format, bits == 64 ? all : all >> at & ((std::uint64_t{1} << bits) - 1)));
@@ -251,10 +251,10 @@ bool are_sums(NumberFormat format, const void* one, const void* other, int bytes
 }  // namespace
 
 bool nearly_equal(Machine& machine, const void* one, const void* other, int bytes, SiteIndex site) {
-  auto found = machine.nearly_equal_stores.by_site.find(site);
-  if (found == machine.nearly_equal_stores.by_site.end())
-    found = machine.nearly_equal_stores.by_site.emplace(site, stored_by(machine, site)).first;
-  Stored& stored = found->second;
+  auto entry = machine.nearly_equal_stores.by_site.find(site);
+  if (entry == machine.nearly_equal_stores.by_site.end())
+    entry = machine.nearly_equal_stores.by_site.emplace(site, stored_by(machine, site)).first;
+  Stored& stored = entry->second;
   const double term = largest_term(machine, stored);
   for (unsigned format = 0; format < num_formats; ++format) {
     if ((stored.formats >> format & 1u) == 0) continue;

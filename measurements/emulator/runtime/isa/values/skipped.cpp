@@ -36,12 +36,12 @@ Makers makers_of(const std::vector<Instruction>& code) {
 // register depends on anything except constants and special registers. ``met``: registers that have been visited.
 bool add_steps(const Makers& makers, std::uint32_t slot, std::unordered_map<std::uint32_t, bool>& met,
                std::vector<const Instruction*>& steps) {
-  const auto found = makers.find(slot);
-  if (found == makers.end()) return true;  // a constant or a special register
+  const auto maker_entry = makers.find(slot);
+  if (maker_entry == makers.end()) return true;  // a constant or a special register
   // A register that depends on itself is visited again while its entry is still false.
   const auto [known, is_new] = met.try_emplace(slot, false);
   if (!is_new) return known->second;
-  const Instruction* const maker = found->second;
+  const Instruction* const maker = maker_entry->second;
   if (maker == nullptr || maker->guard != 0 || !only_computes(*maker) || met.size() > most_steps) return false;
   for (unsigned s = 0; s < maker->sources; ++s) {
     if (!add_steps(makers, maker->source(s), met, steps)) return false;
@@ -72,19 +72,19 @@ std::optional<std::vector<Guard>> guards_of_skipped(Machine& machine, std::size_
   if (target <= branch || target - branch > most_skipped) return std::nullopt;
   std::vector<Guard> guards;
   const Makers makers = makers_of(machine.program.code);
-  std::unordered_set<std::uint32_t> made;
+  std::unordered_set<std::uint32_t> written;
   for (std::size_t pc = branch + 1; pc < target; ++pc) {
     const Instruction& i = machine.program.code[pc];
     if (i.guard != 0 && i.flow == Flow::plain) {
       guards.push_back({i.guard, i.negated, steps_of(makers, i.guard)});
     } else if (i.guard == 0 && only_computes(i)) {
-      made.insert(i.operand, i.operand + i.destinations);
+      written.insert(i.operand, i.operand + i.destinations);
     } else {
       return std::nullopt;
     }
   }
   for (std::size_t pc = 0; pc < machine.program.code.size(); ++pc) {
-    if ((pc <= branch || pc >= target) && reads_any(machine.program.code[pc], made)) return std::nullopt;
+    if ((pc <= branch || pc >= target) && reads_any(machine.program.code[pc], written)) return std::nullopt;
   }
   return guards;
 }

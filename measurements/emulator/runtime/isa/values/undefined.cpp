@@ -388,8 +388,8 @@ void execute_undefined(Warp& w, const Instruction& i, Lanes active, Lanes undefi
 namespace autosched::emulator {
 
 const Uninitialized* uninitialized_at(Machine& machine, SiteIndex site) {
-  const auto found = machine.unknown_values.uninitialized.find(site);
-  return found == machine.unknown_values.uninitialized.end() ? nullptr : &found->second;
+  const auto entry = machine.unknown_values.uninitialized.find(site);
+  return entry == machine.unknown_values.uninitialized.end() ? nullptr : &entry->second;
 }
 
 void note_uninitialized(Machine& machine, Kind kind, SiteIndex site, const std::function<std::string()>& text, SiteIndex other) {

@@ -18,8 +18,8 @@ namespace autosched::emulator {
 struct Heap {
   struct Allocation {
     std::uint64_t offset, bytes;
-    std::uint32_t made, freed;  // offsets of texts that state where it was allocated and freed; `freed`: 0 if not freed
-    std::uint32_t made_in, freed_in;  // indices of the launches that allocated and freed it
+    std::uint32_t allocated, freed;  // offsets of texts about where it was allocated and freed; `freed`: 0 if not freed
+    std::uint32_t allocated_in, freed_in;  // indices of the launches that allocated and freed it
   };
   // Header of the region, which is initially zero. The region has four quarters: (1) this header and the texts, (2) the
   // data, (3) the flags of defined bytes, and (4) the allocations by ascending offset.
@@ -82,7 +82,7 @@ std::string describe_allocation(Machine& machine, const Allocation& a) {
   const auto when = [&machine](std::uint32_t launch) {
     return launch == machine.heap.books->launches ? std::string{} : " in an earlier launch";
   };
-  std::string text = std::to_string(a.bytes) + " bytes that malloc returned " + (machine.heap.texts + a.made) + when(a.made_in);
+  auto text = std::to_string(a.bytes) + " bytes that malloc returned " + (machine.heap.texts + a.allocated) + when(a.allocated_in);
   if (a.freed != 0) text += std::string(" and that were freed ") + (machine.heap.texts + a.freed) + when(a.freed_in);
   return text;
 }

@@ -24,7 +24,7 @@ namespace autosched::emulator::global_shadow {
 struct Stamp {
   Epoch epoch = 0;       // 0: no access
   std::uint32_t fences = 0;  // number of fences of that thread before the access
-  Who who = 0;
+  Accessor accessor = 0;
   SiteIndex site = 0;
   bool atomic = false;
   bool narrow = false;  // an atomic of block scope
@@ -65,7 +65,7 @@ struct GlobalUses {
     const char* cell;
     std::uint64_t from;
     Epoch epoch;  // epoch, thread and site of the store
-    Who who;
+    Accessor accessor;
     SiteIndex site;
   };
   CopyOf* copies = nullptr;  // hash table of entries by cell
@@ -75,7 +75,7 @@ struct GlobalUses {
 };
 inline Stamp stamp_of(Machine& machine, Mark mark) {
   Stamp stamp = machine.global_uses.stamps[mark & numbers];
-  stamp.who = static_cast<Who>(stamp.who + (mark >> lane_shift));
+  stamp.accessor = static_cast<Accessor>(stamp.accessor + (mark >> lane_shift));
   return stamp;
 }
 inline bool is_apart(Mark write) { return (write & apart) == apart; }
@@ -169,10 +169,10 @@ struct Buffer {
 };
 
 // Sets a flag of the pages that an access touches. Called before the access.
-inline void note_pages(Buffer& b, const void* address, int bytes, unsigned char what) {
+inline void note_pages(Buffer& b, const void* address, int bytes, unsigned char flag) {
   if (b.pages.empty()) return;
   const auto first = static_cast<std::size_t>(static_cast<const char*>(address) - b.begin);
-  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) b.pages[p] |= what;
+  for (std::size_t p = first / page_bytes; p <= (first + static_cast<std::size_t>(bytes) - 1) / page_bytes; ++p) b.pages[p] |= flag;
 }
 inline void note_dirty(Buffer& b, const void* address, int bytes) { note_pages(b, address, bytes, page_is_dirty); }
 
@@ -221,8 +221,8 @@ bool acquired(Machine& machine, const Stamp& before);
 inline bool ordered(Machine& machine, const Stamp& before) {
   if (before.epoch < machine.launch.began) return true;
   if (of_running(machine, before.epoch)) {
-    if (machine.clocks.ordered(before.who, before.epoch, machine.self->who)) return true;
-    if (rank_of(machine, before.who) == machine.self->rank) return false;
+    if (machine.clocks.ordered(before.accessor, before.epoch, machine.self->accessor)) return true;
+    if (rank_of(machine, before.accessor) == machine.self->rank) return false;
   }
   return acquired(machine, before);
 }

@@ -15,8 +15,8 @@ namespace {
 constexpr std::size_t fewest = GlobalUses::fewest;
 
 bool same(const Stamp& a, const Stamp& b) {
-  return a.epoch == b.epoch && a.fences == b.fences && a.who == b.who && a.site == b.site && a.atomic == b.atomic &&
-         a.narrow == b.narrow && a.constant == b.constant;
+  return a.epoch == b.epoch && a.fences == b.fences && a.accessor == b.accessor && a.site == b.site &&
+         a.atomic == b.atomic && a.narrow == b.narrow && a.constant == b.constant;
 }
 
 void clear(Machine& machine) {
@@ -48,11 +48,11 @@ void clear(Machine& machine) {
 
 Mark mark_of(Machine& machine, const Stamp& stamp) {
   GlobalUses& uses = machine.global_uses;
-  const unsigned lane = lane_of(stamp.who);
+  const unsigned lane = lane_of(stamp.accessor);
   Stamp first = stamp;
-  first.who = static_cast<Who>(stamp.who - lane);
+  first.accessor = static_cast<Accessor>(stamp.accessor - lane);
   const unsigned kind = unsigned{stamp.atomic} * 2 + unsigned{stamp.constant};
-  Mark& at = uses.latest[(stamp.site * 4 + kind + warp_of(stamp.who) * 97) % GlobalUses::num_latest];
+  Mark& at = uses.latest[(stamp.site * 4 + kind + warp_of(stamp.accessor) * 97) % GlobalUses::num_latest];
   if (at == 0 || !same(uses.stamps[at], first)) {
     if (uses.stamps.size() >= uses.full) clear(machine);
     at = static_cast<Mark>(uses.stamps.size());

@@ -7,8 +7,8 @@
 
 namespace autosched::emulator {
 
-// Records an access of `who` in `epoch` to shared memory of block `rank`, which must not exit before this access.
-void touch_block(Machine& machine, unsigned rank, Who who, Epoch epoch);
+// Records an access of `accessor` in `epoch` to shared memory of block `rank`, which must not exit before this access.
+void touch_block(Machine& machine, unsigned rank, Accessor accessor, Epoch epoch);
 void check_exits(Machine& machine);
 
 // Accesses of the async proxy (bulk copies and wgmma) on behalf of the running thread.
@@ -24,9 +24,9 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
 void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update);
 // Records a read that completes at an actor's epoch, and returns the bytes. Returns nullptr if it is out of bounds.
-const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Who me, unsigned actor, Epoch epoch,
-                                    const char* instruction);
-void place_mbarrier(Machine& machine, unsigned address, bool there);
+const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Accessor me, unsigned actor,
+                                    Epoch epoch, const char* instruction);
+void place_mbarrier(Machine& machine, unsigned address, bool present);
 // Reports a finding unless the initialisation of an mbarrier happened before the current action. Returns true if the
 // initialisation is visible; for the async proxy (`to_engine`), this requires a proxy fence.
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine);

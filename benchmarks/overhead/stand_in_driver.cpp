@@ -32,9 +32,9 @@ void mix(std::uint64_t& hash, std::uint64_t value) { hash = (hash ^ value) * 0x1
 // cuda.bindings looks up functions by calling this function, which returns the newest version of a function.
 API int cuGetProcAddress_v2(const char* name, void** to, int, std::uint64_t, int* status) {
   static void* const self = [] {
-    Dl_info found;
-    dladdr(reinterpret_cast<void*>(cuGetProcAddress_v2), &found);
-    return dlopen(found.dli_fname, RTLD_NOW);
+    Dl_info info;
+    dladdr(reinterpret_cast<void*>(cuGetProcAddress_v2), &info);
+    return dlopen(info.dli_fname, RTLD_NOW);
   }();
   *to = nullptr;
   for (const char* suffix : {"_v3", "_v2", ""}) {

@@ -207,13 +207,13 @@ constexpr double most_doublings = 4.0;  // kernels at a larger distance from the
 
 namespace detail {
 
-struct Asked {
+struct Request {
   std::string op;
   std::map<std::string, std::string> fields;
 };
 
-inline Error parse(const char* text, Asked& to) {
-  const auto wrong = [&](const std::string& what) { return Error{Status::bad_problem, 0, what + ": a problem is \"matmul m=512 n=512 k=512 a=f16\""}; };
+inline Error parse(const char* text, Request& to) {
+  const auto wrong = [&](const std::string& reason) { return Error{Status::bad_problem, 0, reason + ": a problem is \"matmul m=512 n=512 k=512 a=f16\""}; };
   if (text == nullptr) return wrong("no text");
   for (const char* p = text; *p != '\0';) {
     while (*p == ' ') ++p;
@@ -254,27 +254,27 @@ inline bool runs_on(const Kernel& k, int sm, bool& by_ptx) {
 // them and `growth` is above 1, the result may be a kernel that computes up to `growth` times as many rows. Fields that
 // `problem` omits have their default values.
 inline Error select(const Kernels& kernels, const char* problem, const Device& device, Selection& to, double growth = 1.0) {
-  detail::Asked asked;
-  if (Error e = detail::parse(problem, asked)) return e;
+  detail::Request request;
+  if (Error e = detail::parse(problem, request)) return e;
   to = {};
   bool known_op = false;
   std::string unknown, why;
   double best[2] = {1e300, 1e300};  // rank (by match and distance) and seconds of the best kernel so far
   for (unsigned n = 0; n < kernels.count; ++n) {
     const Kernel& k = kernels.first[n];
-    if (asked.op != k.op) continue;
+    if (request.op != k.op) continue;
     known_op = true;
     std::string other;  // reason why this kernel is not used
     std::size_t named = 0;
     for (unsigned t = 0; t < k.text_count && other.empty(); ++t) {
-      const auto found = asked.fields.find(k.texts[t].name);
-      named += found != asked.fields.end();
-      if (found == asked.fields.end() ? !k.texts[t].is_default : found->second != k.texts[t].value) {
+      const auto field = request.fields.find(k.texts[t].name);
+      named += field != request.fields.end();
+      if (field == request.fields.end() ? !k.texts[t].is_default : field->second != k.texts[t].value) {
         other = std::string("its ") + k.texts[t].name + " is " + k.texts[t].value;
       }
     }
     for (unsigned s = 0; s < k.size_count && other.empty(); ++s) {
-      if (!k.sizes[s].has_default && asked.fields.count(k.sizes[s].name) == 0) {
+      if (!k.sizes[s].has_default && request.fields.count(k.sizes[s].name) == 0) {
         return {Status::bad_problem, 0, std::string(k.sizes[s].name) + " is missing in \"" + problem + "\""};
       }
     }
@@ -283,12 +283,12 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
     double doublings = 0, grown = 1;
     for (unsigned s = 0; s < k.size_count && other.empty(); ++s) {
       const Size& size = k.sizes[s];
-      const auto found = asked.fields.find(size.name);
+      const auto field = request.fields.find(size.name);
       std::int64_t wanted = size.otherwise;
-      if (found != asked.fields.end()) {
+      if (field != request.fields.end()) {
         ++named;
-        if (!detail::number(found->second, wanted)) {
-          return {Status::bad_problem, 0, std::string(size.name) + " must be a whole number of at least 1, not " + found->second};
+        if (!detail::number(field->second, wanted)) {
+          return {Status::bad_problem, 0, std::string(size.name) + " must be a whole number of at least 1, not " + field->second};
         }
       }
       sizes[s] = wanted;
@@ -305,8 +305,8 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
         other = std::string("its ") + size.name + " is " + std::to_string(size.value);
       }
     }
-    if (other.empty() && named < asked.fields.size()) {
-      for (const auto& [name, value] : asked.fields) {
+    if (other.empty() && named < request.fields.size()) {
+      for (const auto& [name, value] : request.fields) {
         bool has = false;
         for (unsigned s = 0; s < k.size_count; ++s) has = has || name == k.sizes[s].name;
         for (unsigned t = 0; t < k.text_count; ++t) has = has || name == k.texts[t].name;
@@ -337,7 +337,7 @@ inline Error select(const Kernels& kernels, const char* problem, const Device& d
       to.by_ptx = by_ptx;
     }
   }
-  if (!known_op) return {Status::bad_problem, 0, "no kernel in this export computes " + asked.op};
+  if (!known_op) return {Status::bad_problem, 0, "no kernel in this export computes " + request.op};
   if (to.kernel == nullptr) return {Status::no_kernel, 0, std::string("no kernel in this export computes \"") + problem + "\" on sm_" + std::to_string(device.sm) + ": " + why};
   return {};
 }
@@ -392,7 +392,7 @@ struct Api {
 };
 
 inline const Api& api() {
-  static const Api found = [] {
+  static const Api functions = [] {
     Api a;
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
@@ -429,14 +429,14 @@ inline const Api& api() {
     if (a.missing.empty()) a.status = a.init(0);
     return a;
   }();
-  return found;
+  return functions;
 }
 
-inline Error refused(Status status, int code, const std::string& what) {
+inline Error refused(Status status, int code, const std::string& description) {
   const char* name = nullptr;
   const Api& a = api();
   if (a.error_name == nullptr || a.error_name(code, &name) != 0 || name == nullptr) name = "unknown error";
-  return {status, code, what + ": " + name + " (" + std::to_string(code) + ")"};
+  return {status, code, description + ": " + name + " (" + std::to_string(code) + ")"};
 }
 
 inline Error ready() {
@@ -580,8 +580,8 @@ inline void shrink(Shape& shape, Loaded& l) {
 
 inline Error own_arrays(const Kernel& k, const Selection& s, const std::vector<std::int64_t>& bytes, void* stream, Loaded& l, const std::vector<driver::Address>*& to) {
   const driver::Api& a = driver::api();
-  auto [place, is_new] = l.workspaces.try_emplace({stream, s.sizes});
-  to = &place->second;
+  auto [slot, is_new] = l.workspaces.try_emplace({stream, s.sizes});
+  to = &slot->second;
   if (!is_new) return {};
   for (unsigned o = 0; o < k.operand_count; ++o) {
     if (k.operands[o].role != Role::workspace) continue;
@@ -590,10 +590,10 @@ inline Error own_arrays(const Kernel& k, const Selection& s, const std::vector<s
     int code = a.allocate(&at, size);
     if (code == 0 && k.operands[o].zeroed) code = a.fill(at, 0, size, stream);
     if (code != 0) {
-      l.workspaces.erase(place);
+      l.workspaces.erase(slot);
       return driver::refused(code == driver::out_of_memory ? Status::out_of_memory : Status::launch_failed, code, std::string("the workspace ") + k.operands[o].name);
     }
-    place->second.push_back(at);
+    slot->second.push_back(at);
   }
   return {};
 }
@@ -638,13 +638,13 @@ inline Error queue(const Kernel& k, const char* entry, const Argument* arguments
 
 // Returns the arrays that a launch needs, in order: inputs, then outputs.
 inline std::vector<const Operand*> arrays_of(const Kernel& k) {
-  std::vector<const Operand*> found;
+  std::vector<const Operand*> arrays;
   for (const bool outputs : {false, true}) {
     for (unsigned o = 0; o < k.operand_count; ++o) {
-      if (k.operands[o].role != Role::workspace && (k.operands[o].role == Role::output) == outputs) found.push_back(&k.operands[o]);
+      if (k.operands[o].role != Role::workspace && (k.operands[o].role == Role::output) == outputs) arrays.push_back(&k.operands[o]);
     }
   }
-  return found;
+  return arrays;
 }
 
 // Sets the value of a scalar, such as eps, for all later launches of the selection.
@@ -707,10 +707,10 @@ inline Error launch(const Selection& s, void* const* arrays, unsigned count, voi
   {
     detail::Cache& cache = detail::cache();
     const std::lock_guard<std::mutex> lock(cache.mutex);
-    auto [place, is_new] = cache.loaded.try_emplace({context, &k});
-    detail::Loaded& l = place->second;
+    auto [slot, is_new] = cache.loaded.try_emplace({context, &k});
+    detail::Loaded& l = slot->second;
     if (is_new) {
-      if (Error e = detail::load(k, l)) return cache.loaded.erase(place), e;
+      if (Error e = detail::load(k, l)) return cache.loaded.erase(slot), e;
     }
     for (unsigned n = 0; n <= k.then_count; ++n) {
       if (Error e = detail::prepare(n == 0 ? k.entry : k.then[n - 1].entry, shapes[n], l.functions[n])) return e;

@@ -51,9 +51,9 @@ struct Driver {
     if (torch_library == nullptr) return std::string(torch_name) + " cannot be loaded";
     std::string missing;
     const auto find = [&](auto& function, void* library, const char* name) {
-      void* found = dlsym(library, name);
-      if (found == nullptr) missing = std::string(name) + " is missing";
-      std::memcpy(&function, &found, sizeof found);
+      void* symbol = dlsym(library, name);
+      if (symbol == nullptr) missing = std::string(name) + " is missing";
+      std::memcpy(&function, &symbol, sizeof symbol);
     };
     find(replace_address, driver_library, "cuTensorMapReplaceAddress");
     missing.clear();

@@ -162,8 +162,8 @@ class LaunchTable {
   static std::atomic<const Entry*>& free_or_same(const Slots& slots, const Entry& entry) {
     for (std::size_t i = hash_of(entry.key.data(), entry.key.size());; ++i) {
       std::atomic<const Entry*>& slot = slots.at[i & slots.mask];
-      const Entry* found = slot.load();
-      if (found == nullptr || found->key == entry.key) return slot;
+      const Entry* existing = slot.load();
+      if (existing == nullptr || existing->key == entry.key) return slot;
     }
   }
 

@@ -40,26 +40,26 @@ const OwnFile& own_file() {
 }  // namespace
 
 std::string call_site() {
-  struct Found {
+  struct Trace {
     std::string text;
     std::size_t count = 0, seen = 0;
-  } found;
+  } trace;
   _Unwind_Backtrace(
       [](_Unwind_Context* context, void* to) {
-        auto& found = *static_cast<Found*>(to);
+        auto& trace = *static_cast<Trace*>(to);
         int exact = 0;
         const std::uint64_t at = _Unwind_GetIPInfo(context, &exact) - (exact != 0 ? 0 : 1);
         const OwnFile& own = own_file();
         if (at >= own.from && at < own.to) {
           char digits[20];
-          std::snprintf(digits, sizeof digits, "%s%llx", found.count == 0 ? "" : ",", static_cast<unsigned long long>(at - own.base));
-          found.text += digits;
-          ++found.count;
+          std::snprintf(digits, sizeof digits, "%s%llx", trace.count == 0 ? "" : ",", static_cast<unsigned long long>(at - own.base));
+          trace.text += digits;
+          ++trace.count;
         }
-        return found.count == most_frames || ++found.seen == 64 ? _URC_NORMAL_STOP : _URC_NO_REASON;
+        return trace.count == most_frames || ++trace.seen == 64 ? _URC_NORMAL_STOP : _URC_NO_REASON;
       },
-      &found);
-  return found.text.empty() ? "-" : found.text;
+      &trace);
+  return trace.text.empty() ? "-" : trace.text;
 }
 
 }  // namespace autosched::program

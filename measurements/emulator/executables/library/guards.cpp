@@ -46,10 +46,10 @@ void on_touch(int signal, siginfo_t* info, void* context) {
   {
     const std::lock_guard lock(session_mutex());
     Guards& b = guards();
-    auto it = b.guards.upper_bound(address);
-    if (it != b.guards.begin() && (--it)->second.to > address) {
+    auto entry = b.guards.upper_bound(address);
+    if (entry != b.guards.begin() && (--entry)->second.to > address) {
       // if pending work only reads a page, the page stays readable, so a faulting access to it is a write
-      bool writes = it->second.use == use_read;
+      bool writes = entry->second.use == use_read;
 #if defined(__x86_64__)
       writes = (static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & 2) != 0;
 #endif
@@ -129,21 +129,21 @@ void guard(std::uint64_t from, std::uint64_t to, unsigned use) {
   from = from / page * page;
   to = (to + page - 1) / page * page;
   while (from < to) {  // an existing guard keeps its use; a pending write is added
-    auto it = b.guards.upper_bound(from);
-    if (it != b.guards.begin() && std::prev(it)->second.to > from) --it;
-    if (it == b.guards.end() || it->first >= to) {
+    auto entry = b.guards.upper_bound(from);
+    if (entry != b.guards.begin() && std::prev(entry)->second.to > from) --entry;
+    if (entry == b.guards.end() || entry->first >= to) {
       b.guards[from] = {to, use};
       protect(from, to, use);
       return;
     }
-    if (it->first > from) {
-      b.guards[from] = {it->first, use};
-      protect(from, it->first, use);
+    if (entry->first > from) {
+      b.guards[from] = {entry->first, use};
+      protect(from, entry->first, use);
     }
-    const std::uint64_t end = it->second.to;
-    if ((use & ~it->second.use & use_write) != 0) {
-      it->second.use |= use;
-      protect(it->first, end, it->second.use);
+    const std::uint64_t end = entry->second.to;
+    if ((use & ~entry->second.use & use_write) != 0) {
+      entry->second.use |= use;
+      protect(entry->first, end, entry->second.use);
     }
     from = end;
   }
@@ -151,13 +151,13 @@ void guard(std::uint64_t from, std::uint64_t to, unsigned use) {
 
 void lift_guards(std::uint64_t from, std::uint64_t to) {
   Guards& b = guards();
-  for (auto it = b.guards.begin(); it != b.guards.end();) {
-    if (it->first < to && it->second.to > from) {
-      protect(it->first, it->second.to, 0);
-      b.opened.remove(it->first, it->second.to);
-      it = b.guards.erase(it);
+  for (auto entry = b.guards.begin(); entry != b.guards.end();) {
+    if (entry->first < to && entry->second.to > from) {
+      protect(entry->first, entry->second.to, 0);
+      b.opened.remove(entry->first, entry->second.to);
+      entry = b.guards.erase(entry);
     } else {
-      ++it;
+      ++entry;
     }
   }
 }

@@ -18,34 +18,34 @@ class Intervals {
 
   void add(std::uint64_t from, std::uint64_t to) {
     if (from >= to) return;
-    auto it = first_behind(from);
-    if (it != stretches_.begin() && std::prev(it)->second == from) --it;
-    while (it != stretches_.end() && it->first <= to) {
-      from = std::min(from, it->first);
-      to = std::max(to, it->second);
-      it = stretches_.erase(it);
+    auto stretch = first_behind(from);
+    if (stretch != stretches_.begin() && std::prev(stretch)->second == from) --stretch;
+    while (stretch != stretches_.end() && stretch->first <= to) {
+      from = std::min(from, stretch->first);
+      to = std::max(to, stretch->second);
+      stretch = stretches_.erase(stretch);
     }
     stretches_[from] = to;
   }
   void remove(std::uint64_t from, std::uint64_t to) {
-    for (auto it = first_behind(from); it != stretches_.end() && it->first < to;) {
-      const Stretch old = *it;
-      it = stretches_.erase(it);
+    for (auto stretch = first_behind(from); stretch != stretches_.end() && stretch->first < to;) {
+      const Stretch old = *stretch;
+      stretch = stretches_.erase(stretch);
       if (old.first < from) stretches_[old.first] = from;
       if (old.second > to) stretches_[to] = old.second;
     }
   }
   // The intersection of the set with a range.
   std::vector<Stretch> in(std::uint64_t from, std::uint64_t to) const {
-    std::vector<Stretch> found;
+    std::vector<Stretch> common;
     auto it = stretches_.upper_bound(from);
     if (it != stretches_.begin() && std::prev(it)->second > from) --it;
-    for (; it != stretches_.end() && it->first < to; ++it) found.emplace_back(std::max(it->first, from), std::min(it->second, to));
-    return found;
+    for (; it != stretches_.end() && it->first < to; ++it) common.emplace_back(std::max(it->first, from), std::min(it->second, to));
+    return common;
   }
   bool has_all(std::uint64_t from, std::uint64_t to) const {
-    const auto found = in(from, to);
-    return found.size() == 1 && found[0] == Stretch{from, to};
+    const auto common = in(from, to);
+    return common.size() == 1 && common[0] == Stretch{from, to};
   }
   // The intersection of two sets.
   Intervals both(const Intervals& other) const {

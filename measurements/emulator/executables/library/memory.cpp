@@ -98,12 +98,12 @@ int release(const void* address, const char* function, bool in_stream_order) {
   Session& s = session();
   const Lock lock(s.mutex);
   if (address == nullptr) return success;
-  const auto found = s.allocations.find(number_of(address));
-  if (found == s.allocations.end() || found->second.kind == Allocation::Kind::variable) {
+  const auto entry = s.allocations.find(number_of(address));
+  if (entry == s.allocations.end() || entry->second.kind == Allocation::Kind::variable) {
     complain_misuse(std::string(function) + " of an address that was never allocated, or that was freed before");
     return failed(invalid_value);
   }
-  const Allocation freed = found->second;
+  const Allocation freed = entry->second;
   if (in_stream_order) {
     note_use(address, freed.bytes, use_write);
   } else if (!freed.pooled) {
@@ -111,7 +111,7 @@ int release(const void* address, const char* function, bool in_stream_order) {
   }
   note_free(freed, in_stream_order);
   if (freed.kind != Allocation::Kind::host) s.used -= freed.bytes;
-  s.allocations.erase(found);
+  s.allocations.erase(entry);
   make_known(freed.address, freed.address + freed.bytes);
   s.freed.push_back(freed);
   if (s.freed.size() > most_freed) s.freed.pop_front();

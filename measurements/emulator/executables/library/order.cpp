@@ -67,8 +67,8 @@ unsigned stream_number(void* stream) {
     }
     return per_thread_stream;
   }
-  const auto found = b.streams.find(stream);
-  return found == b.streams.end() ? legacy : found->second.number;
+  const auto entry = b.streams.find(stream);
+  return entry == b.streams.end() ? legacy : entry->second.number;
 }
 
 void* add_stream(unsigned flags, int priority) {
@@ -83,16 +83,16 @@ void* add_stream(unsigned flags, int priority) {
 void destroy_stream(void* stream) {
   Books& b = books();
   const std::lock_guard lock(session_mutex());
-  const auto found = b.streams.find(stream);
-  if (found == b.streams.end()) return;
-  note("destroy " + std::to_string(found->second.number));
-  b.streams.erase(found);
+  const auto entry = b.streams.find(stream);
+  if (entry == b.streams.end()) return;
+  note("destroy " + std::to_string(entry->second.number));
+  b.streams.erase(entry);
   ::operator delete(stream);
 }
 StreamFacts stream_facts(void* stream) {
   const std::lock_guard lock(session_mutex());
-  const auto found = books().streams.find(stream);
-  return found == books().streams.end() ? StreamFacts{0, 0} : found->second.facts;
+  const auto entry = books().streams.find(stream);
+  return entry == books().streams.end() ? StreamFacts{0, 0} : entry->second.facts;
 }
 
 void* add_event() {
@@ -110,30 +110,30 @@ void destroy_event(void* event) {
 void record_event(void* event, void* stream) {
   const unsigned number = stream_number(stream);
   const std::lock_guard lock(session_mutex());
-  const auto found = books().events.find(event);
-  if (found == books().events.end()) return;
-  found->second.at = now_milliseconds();
-  found->second.recorded = true;
-  note("trial " + std::to_string(found->second.number) + " " + std::to_string(number));
+  const auto entry = books().events.find(event);
+  if (entry == books().events.end()) return;
+  entry->second.at = now_milliseconds();
+  entry->second.recorded = true;
+  note("trial " + std::to_string(entry->second.number) + " " + std::to_string(number));
 }
 bool event_milliseconds(void* event, double& at) {
   const std::lock_guard lock(session_mutex());
-  const auto found = books().events.find(event);
-  if (found == books().events.end() || !found->second.recorded) return false;
-  return at = found->second.at, true;
+  const auto entry = books().events.find(event);
+  if (entry == books().events.end() || !entry->second.recorded) return false;
+  return at = entry->second.at, true;
 }
 void wait_for_event(void* stream, void* event) {
   const unsigned number = stream_number(stream);
   const std::lock_guard lock(session_mutex());
-  const auto found = books().events.find(event);
-  if (found != books().events.end()) note("wait " + std::to_string(number) + " " + std::to_string(found->second.number));
+  const auto entry = books().events.find(event);
+  if (entry != books().events.end()) note("wait " + std::to_string(number) + " " + std::to_string(entry->second.number));
 }
 void host_waits_for_event(void* event) {
   let_others_act();
   const std::lock_guard lock(session_mutex());
-  const auto found = books().events.find(event);
-  if (found == books().events.end()) return;
-  note("event_done " + std::to_string(found->second.number));
+  const auto entry = books().events.find(event);
+  if (entry == books().events.end()) return;
+  note("event_done " + std::to_string(entry->second.number));
   renew_guards();
 }
 void host_waits_for_stream(void* stream) {

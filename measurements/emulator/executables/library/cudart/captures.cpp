@@ -54,17 +54,17 @@ int keep(void* stream, Work kind, std::function<int()> work) {
 }
 void record_in_capture(void* event, void* stream) {
   const std::lock_guard lock(graphs);
-  if (const auto found = captures.find(stream); found != captures.end()) {
-    recorded_events[event] = {found->second, found->second->last[stream]};
+  if (const auto entry = captures.find(stream); entry != captures.end()) {
+    recorded_events[event] = {entry->second, entry->second->last[stream]};
   } else {
     recorded_events.erase(event);
   }
 }
 void wait_in_capture(void* stream, void* event) {
   const std::lock_guard lock(graphs);
-  const auto found = recorded_events.find(event);
-  if (found == recorded_events.end()) return;
-  const auto& [capture, after] = found->second;
+  const auto entry = recorded_events.find(event);
+  if (entry == recorded_events.end()) return;
+  const auto& [capture, after] = entry->second;
   captures[stream] = capture;
   Nodes& last = capture->last[stream];
   for (Node* node : after) {
@@ -92,9 +92,9 @@ API int cudaStreamBeginCaptureToGraph(void* stream, Graph* graph, Node* const* a
 }
 API int cudaStreamEndCapture(void* stream, Graph** to) {
   const std::lock_guard lock(graphs);
-  const auto found = captures.find(stream);
-  if (found == captures.end() || found->second->origin != stream) return failed(capture_unmatched);
-  Capture* const capture = found->second;
+  const auto entry = captures.find(stream);
+  if (entry == captures.end() || entry->second->origin != stream) return failed(capture_unmatched);
+  Capture* const capture = entry->second;
   std::unordered_set<const Node*> joined;
   std::vector<const Node*> in_order;
   for (const Node* node : capture->last[stream]) order(node, joined, in_order);
@@ -114,10 +114,10 @@ API int cudaThreadExchangeStreamCaptureMode(int*) { return success; }
 namespace {
 int capture_info(void* stream, int* status, std::uint64_t* id, Graph** graph) {
   const std::lock_guard lock(graphs);
-  const auto found = captures.find(stream);
-  *status = found != captures.end() ? 1 : 0;
-  if (found != captures.end() && id != nullptr) *id = found->second->id;
-  if (found != captures.end() && graph != nullptr) *graph = found->second->graph;
+  const auto entry = captures.find(stream);
+  *status = entry != captures.end() ? 1 : 0;
+  if (entry != captures.end() && id != nullptr) *id = entry->second->id;
+  if (entry != captures.end() && graph != nullptr) *graph = entry->second->graph;
   return success;
 }
 }  // namespace

@@ -229,13 +229,13 @@ API int cudaGraphGetNodes(const Graph* graph, Node** nodes, std::size_t* count) 
   return *count = nodes != nullptr ? room : graph->nodes.size(), success;
 }
 API int cudaGraphGetRootNodes(const Graph* graph, Node** nodes, std::size_t* count) {
-  std::size_t found = 0;
+  std::size_t root_count = 0;
   for (const auto& node : graph->nodes) {
     if (!node->after.empty()) continue;
-    if (nodes != nullptr && found < *count) nodes[found] = node.get();
-    ++found;
+    if (nodes != nullptr && root_count < *count) nodes[root_count] = node.get();
+    ++root_count;
   }
-  return *count = nodes != nullptr ? std::min(*count, found) : found, success;
+  return *count = nodes != nullptr ? std::min(*count, root_count) : root_count, success;
 }
 API int cudaGraphClone(Graph** to, const Graph* from) {
   if (!from->conditions.empty()) return failed(not_supported);

@@ -34,12 +34,12 @@ int copy_3d(const Copy3D* p, const char* function) {
   const std::size_t width = p->extent.width * texel;
   for (std::size_t z = 0; z < p->extent.depth; ++z) {
     for (std::size_t y = 0; y < p->extent.height; ++y) {
-      const auto place = [&](Array* a, const Position& at, const Pitched& pointer) -> char* {
+      const auto row_address = [&](Array* a, const Position& at, const Pitched& pointer) -> char* {
         if (a != nullptr) return in_array(a, at.x * a->texel(), at.y + y, at.z + z);
         return static_cast<char*>(pointer.pointer) + ((at.z + z) * pointer.ysize + at.y + y) * pointer.pitch + at.x;
       };
-      const int error = copy(place(p->target_array, p->target_at, p->target), place(p->source_array, p->source_at, p->source), width,
-                             p->kind, function);
+      const int error = copy(row_address(p->target_array, p->target_at, p->target),
+                             row_address(p->source_array, p->source_at, p->source), width, p->kind, function);
       if (error != success) return error;
     }
   }
@@ -206,9 +206,9 @@ int copy_symbol(const void* symbol, void* host, std::size_t bytes, std::size_t o
                     ", which has " + std::to_string(v->bytes));
     return failed(invalid_value);
   }
-  char* there = reinterpret_cast<char*>(v->address) + offset;
+  char* address = reinterpret_cast<char*>(v->address) + offset;
   if (to_symbol) v->unset = false;
-  return to_symbol ? copy(there, host, bytes, kind, function) : copy(host, there, bytes, kind, function);
+  return to_symbol ? copy(address, host, bytes, kind, function) : copy(host, address, bytes, kind, function);
 }
 }  // namespace
 API int cudaMemcpyToSymbol(const void* symbol, const void* from, std::size_t bytes, std::size_t offset, int kind) {

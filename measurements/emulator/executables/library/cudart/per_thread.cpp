@@ -35,7 +35,7 @@ PER_THREAD(_ptsz, cudaMemset3DAsync, (Pitched to, int value, Extent e, void* s),
 PER_THREAD(_ptsz, cudaMallocAsync, (void** to, Bytes n, void* s), (to, n, s))
 PER_THREAD(_ptsz, cudaMallocFromPoolAsync, (void** to, Bytes n, void* pool, void* s), (to, n, pool, s))
 PER_THREAD(_ptsz, cudaFreeAsync, (void* p, void* s), (p, s))
-PER_THREAD(_ptsz, cudaMemPrefetchAsync, (const void* p, Bytes n, std::uint64_t place, unsigned long flags, void* s), (p, n, place, flags, s))
+PER_THREAD(_ptsz, cudaMemPrefetchAsync, (const void* p, Bytes n, std::uint64_t location, unsigned long flags, void* s), (p, n, location, flags, s))
 PER_THREAD(_ptsz, cudaLaunchKernel, (const void* f, Dim3 grid, Dim3 block, void** arguments, Bytes shared, void* s), (f, grid, block, arguments, shared, s))
 PER_THREAD(_ptsz, cudaLaunchCooperativeKernel, (const void* f, Dim3 grid, Dim3 block, void** arguments, Bytes shared, void* s), (f, grid, block, arguments, shared, s))
 PER_THREAD(_ptsz, cudaLaunchKernelExC, (const void* config, const void* f, void** arguments), (config, f, arguments))

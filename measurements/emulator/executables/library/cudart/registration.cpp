@@ -37,8 +37,8 @@ std::recursive_mutex registry;
 namespace autosched::program::runtime {
 
 Kernel* kernel_of(const void* function) {
-  const auto found = kernels.find(function);
-  return found == kernels.end() ? nullptr : found->second;
+  const auto entry = kernels.find(function);
+  return entry == kernels.end() ? nullptr : entry->second;
 }
 
 const void* function_of(const Kernel* kernel) {
@@ -49,10 +49,10 @@ const void* function_of(const Kernel* kernel) {
 }
 
 Variable* variable_of(const void* symbol) {
-  const auto found = variables.find(symbol);
-  if (found == variables.end()) return nullptr;
-  load(found->second->module);
-  return found->second;
+  const auto entry = variables.find(symbol);
+  if (entry == variables.end()) return nullptr;
+  load(entry->second->module);
+  return entry->second;
 }
 
 }  // namespace autosched::program::runtime

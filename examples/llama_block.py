@@ -34,8 +34,8 @@ class Emulated:
             autosched.tune(problem, device=DEVICE, effort="model", database=self.database, progress=None)
             self.kernels[problem] = autosched.Database(self.database).look_up(problem, DEVICE).kernel
         shapes = {o.name: o.shape for o in problem.operands()}
-        given = {name: np.ascontiguousarray(array).reshape(shapes[name]) for name, array in inputs.items()}
-        done = emulate(self.kernels[problem], given, time_limit=60.0)
+        arrays = {name: np.ascontiguousarray(array).reshape(shapes[name]) for name, array in inputs.items()}
+        done = emulate(self.kernels[problem], arrays, time_limit=60.0)
         if not done.ok:
             raise SystemExit(f"{problem.operator}: {done.status} {done.reason}")
         for name in getattr(problem, "changed_inputs", ()):
@@ -103,14 +103,14 @@ def block(ops, weights, x, positions, slots, ends, table, cache):
 def run(ops, step, weights, x, table, steps, array):
     """Return the block's output rows: one step for the whole prompt, then ``steps`` steps of one position each."""
     caches = [array(np.zeros((ENTRIES + 1, PAGE, KV_HEADS, SIZE), dtype=np.float16)) for _ in range(2)]
-    pages, found = np.array([[2, 0]], dtype=np.int32), []
+    pages, outputs = np.array([[2, 0]], dtype=np.int32), []
     for first, end in [(0, PROMPT), *((n, n + 1) for n in range(PROMPT, PROMPT + steps))]:
         positions = np.arange(first, end, dtype=np.int32)
         slots = pages[0, positions // PAGE] * PAGE + positions % PAGE
         ends, lengths = np.array([0, end - first], dtype=np.int32), np.array([end], dtype=np.int32)
         numbers = map(array, (positions, slots, ends))
-        found.append(step(ops, weights, x[first:end], *numbers, table, (*caches, array(pages), array(lengths))))
-    return np.asarray(ops.cat(found))
+        outputs.append(step(ops, weights, x[first:end], *numbers, table, (*caches, array(pages), array(lengths))))
+    return np.asarray(ops.cat(outputs))
 
 
 def reference(weights, x, table):
@@ -142,9 +142,9 @@ def main():
     parser.add_argument("folder", nargs="?", type=Path, default=Path(tempfile.gettempdir()) / "autosched-llama")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--torch", action="store_true")
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    database = given.folder / "best.db"
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    database = arguments.folder / "best.db"
 
     rng = np.random.default_rng(0)
     shapes = {"qkv": (WIDTH, (HEADS + 2 * KV_HEADS) * SIZE), "out": (HEADS * SIZE, WIDTH), "down": (HIDDEN, WIDTH)}
@@ -152,17 +152,17 @@ def main():
     weights["gate_up"] = rng.standard_normal((1, WIDTH, 2 * HIDDEN)) * WIDTH**-0.5
     weights |= {name: 1.0 + 0.1 * rng.standard_normal(WIDTH) for name in ("norm_1", "norm_2")}
     weights = {name: array.astype(np.float16) for name, array in weights.items()}
-    x = rng.standard_normal((PROMPT + given.steps, WIDTH)).astype(np.float16)
+    x = rng.standard_normal((PROMPT + arguments.steps, WIDTH)).astype(np.float16)
     angles = np.arange(LENGTH)[:, None] / 10000.0 ** (np.arange(SIZE // 2) / (SIZE // 2))
     table = np.concatenate((np.cos(angles), np.sin(angles)), axis=1).astype(np.float32)
 
     emulated = Emulated(database)
-    found = run(emulated, block, weights, x, table, given.steps, lambda array: array)
-    error = np.abs(found - reference(weights, x, table)).max()
-    print(f"{len(emulated.kernels)} kernels tuned; {PROMPT} + {given.steps} positions, largest error {error:.2g}")
+    output = run(emulated, block, weights, x, table, arguments.steps, lambda array: array)
+    error = np.abs(output - reference(weights, x, table)).max()
+    print(f"{len(emulated.kernels)} kernels tuned; {PROMPT} + {arguments.steps} positions, largest error {error:.2g}")
     if not error < 0.02:
         raise SystemExit("the block's result is wrong")
-    if given.torch:
+    if arguments.torch:
         import torch
 
         import autosched.torch
@@ -173,8 +173,8 @@ def main():
         tensors = {name: tensor(array) for name, array in weights.items()}
         step = torch.compile(block, backend="aot_eager")
         with torch.no_grad(), autosched.torch.emulated(database, DEVICE):
-            same = run(Torch(), step, tensors, tensor(x), tensor(table), given.steps, tensor)
-        error = np.abs(same.astype(np.float64) - found).max()
+            same = run(Torch(), step, tensors, tensor(x), tensor(table), arguments.steps, tensor)
+        error = np.abs(same.astype(np.float64) - output).max()
         print(f"largest difference to torch.compile: {error:.2g}")
         if not error < 0.02:
             raise SystemExit("the compiled block's result is wrong")

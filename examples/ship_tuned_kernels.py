@@ -70,10 +70,10 @@ def check(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray]) -> None
     """Compare the result with the float64 reference."""
     from measurements.trials.comparison import check
 
-    found = check(PROBLEM, inputs, outputs)
-    if not found.ok:
-        raise SystemExit(found.reason)
-    print(f"accuracy: ok (max error {found.worst:.2g}x tolerance)")
+    comparison = check(PROBLEM, inputs, outputs)
+    if not comparison.ok:
+        raise SystemExit(comparison.reason)
+    print(f"accuracy: ok (max error {comparison.worst:.2g}x tolerance)")
 
 
 def run(*command: str) -> None:
@@ -104,5 +104,5 @@ if __name__ == "__main__":
     elif len(sys.argv) > 1:
         main(Path(sys.argv[1]))
     else:
-        with tempfile.TemporaryDirectory() as made:
-            main(Path(made))
+        with tempfile.TemporaryDirectory() as folder:
+            main(Path(folder))

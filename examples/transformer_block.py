@@ -46,9 +46,9 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", nargs="?", type=Path, default=Path(tempfile.gettempdir()) / "autosched-block")
     parser.add_argument("--effort", default="model", choices=("model", "quick", "full"))
-    given = parser.parse_args()
-    given.folder.mkdir(parents=True, exist_ok=True)
-    shapes, database = given.folder / "shapes.csv", given.folder / "best.db"
+    arguments = parser.parse_args()
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    shapes, database = arguments.folder / "shapes.csv", arguments.folder / "best.db"
     shapes.unlink(missing_ok=True)
 
     on_gpu = torch.cuda.is_available()
@@ -59,7 +59,7 @@ def main() -> None:
     with torch.no_grad(), autosched.log_calls(shapes), autosched.torch.patch(None):
         expected = block(x)
 
-    tune = [sys.executable, "-m", "autosched", "tune", "--from", shapes, "--db", database, "--effort", given.effort]
+    tune = [sys.executable, "-m", "autosched", "tune", "--from", shapes, "--db", database, "--effort", arguments.effort]
     subprocess.run(tune if on_gpu else [*tune, "--device", DEVICE], check=True)
 
     emulated = contextlib.nullcontext() if on_gpu else autosched.torch.emulated(database, DEVICE)

@@ -70,7 +70,7 @@ class Verification:
 
 def cpu() -> float:
     """Return the CPU seconds of this process, of its ended children, and of idle compile workers (Linux only)."""
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    used = (resource.getrusage(processes) for processes in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     compilers = sum(time.clock_gettime((~pid << 3) | 2) for pid in compiler_pids())
     return compilers + sum(u.ru_utime + u.ru_stime for u in used)
 

@@ -104,7 +104,7 @@ SAMPLED: tuple[Problem, ...] = (
 )
 
 _ROW_LENGTHS = (8192, 1024, 65536)
-_OF_OTHER_OPERATORS: dict[str, tuple[Problem, ...]] = {
+_SHAPES: dict[str, tuple[Problem, ...]] = {
     "matvec": (Matvec(m=4, n=6656, k=16384), Matvec(m=1, n=4096, k=4096, x="bf16", out="bf16")),
     "softmax": tuple(Softmax(4096, columns) for columns in _ROW_LENGTHS),
     "rmsnorm": tuple(RmsNorm(4096, columns) for columns in _ROW_LENGTHS),
@@ -125,10 +125,8 @@ def other_problems() -> tuple[tuple[str, Problem | str], ...]:
 
     If no sizes are known for an operator, its pair has the reason instead of a problem.
     """
-    groups: list[list[tuple[str, Problem | str]]] = [
-        [(name, p) for p in shapes] for name, shapes in _OF_OTHER_OPERATORS.items()
-    ]
-    groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_OF_OTHER_OPERATORS, "matmul")]
+    groups: list[list[tuple[str, Problem | str]]] = [[(name, p) for p in shapes] for name, shapes in _SHAPES.items()]
+    groups += [[(row.name, _typical(row))] for row in operators() if row.name not in (*_SHAPES, "matmul")]
     return in_turns(groups)
 
 

@@ -52,9 +52,9 @@ KERNEL_TUNER = (
     "bayes_opt",
     "random_sample",
 )
-OTHERS = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
+OPTUNA_AND_XGBOOST = ("optuna_tpe_categorical", "optuna_tpe_ordinal", "xgboost_bootstrap")
 HELION = ("helion_lfbo", "helion_lfbo_quick", "helion_pattern")
-METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OTHERS, *HELION)
+METHODS = (*OURS, *(f"kt_{name}" for name in KERNEL_TUNER), *OPTUNA_AND_XGBOOST, *HELION)
 DRAWS = 10  # maximum proposals per evaluation; many are unrecorded: "gemm" has records of only 1 in 37 combinations
 # Sets of restrictions from published tuning scripts. A recording uses the set that allows exactly its configurations.
 RESTRICTIONS = (

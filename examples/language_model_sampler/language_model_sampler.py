@@ -51,19 +51,19 @@ class LanguageModelSampler(Sampler):
 
     def ask(self, n: int) -> list[Schedule]:
         self._pool.check(n)
-        found: list[Schedule] = []
-        while len(found) < n:
+        proposals: list[Schedule] = []
+        while len(proposals) < n:
             if not self._answered and len(self._results) >= FIRST and self._num_useless < PATIENCE:
                 self._answered = self._new_answers()
                 self._num_useless = 0 if self._answered else self._num_useless + 1
                 continue
             if not self._answered:
-                return [*found, *self._pool.draw(n - len(found))]
+                return [*proposals, *self._pool.draw(n - len(proposals))]
             schedule = self._answered.pop(0)
             if schedule in self._pool:
                 self._pool.remove(schedule)
-                found.append(schedule)
-        return found
+                proposals.append(schedule)
+        return proposals
 
     def tell(self, schedule: Schedule, measurement: Any) -> None:
         self._pool.remove(schedule)
@@ -78,8 +78,8 @@ class LanguageModelSampler(Sampler):
             return []
         if not isinstance(text, str):
             return []
-        found = (self._schedule(item) for item in objects(text[:MOST_CHARACTERS]))
-        return [s for s in dict.fromkeys(s for s in found if s is not None) if s in self._pool]
+        schedules = (self._schedule(item) for item in objects(text[:MOST_CHARACTERS]))
+        return [s for s in dict.fromkeys(s for s in schedules if s is not None) if s in self._pool]
 
     def _schedule(self, item: dict[str, Any]) -> Schedule | None:
         """Return the legal schedule that a JSON object of the answer describes; None if the schedule is not legal.
@@ -151,10 +151,10 @@ def from_environment(space: Any, *, seed: int, estimates: Any = None, threads: i
     Raises:
         ValueError: The variable is not set, or its function cannot be imported.
     """
-    place = os.environ.get(ASK, "")
-    module, _, function = place.partition(":")
+    reference = os.environ.get(ASK, "")
+    module, _, function = reference.partition(":")
     try:
         ask = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{ASK} is {place!r} ({error}): set it to module:function") from error
+        raise ValueError(f"{ASK} is {reference!r} ({error}): set it to module:function") from error
     return LanguageModelSampler(space, seed, ask)

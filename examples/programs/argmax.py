@@ -17,10 +17,10 @@ def argmax(p, x, index, value):
     best, at = p.state(p.full((rows, 1), -INFINITY)), p.state(p.full((rows, 1), 0, "i32"))
     for j in p.steps(n, width):
         tile = p.load(p.window(x, (i, j), (rows, width)), padding=-INFINITY).cast("f32")
-        found, place = p.max_with_index(tile, 1, first=j)
-        is_nan, was_nan = ~(found == found), ~(best == best)  # NaN is larger than all numbers
-        better = (found > best) | (is_nan & ~was_nan)
-        at.set(p.where(better, place, at))
-        best.set(p.where(better, found, best))
+        largest, column = p.max_with_index(tile, 1, first=j)
+        is_nan, was_nan = ~(largest == largest), ~(best == best)  # NaN is larger than all numbers
+        better = (largest > best) | (is_nan & ~was_nan)
+        at.set(p.where(better, column, at))
+        best.set(p.where(better, largest, best))
     p.store(at, p.window(index, (i, 0), (rows, 1), column=True))
     p.store(best, p.window(value, (i, 0), (rows, 1), column=True))

@@ -19,8 +19,8 @@ def product(p, a, b, scale_a, scale_b, block):
     for at in p.steps(k, bk):
         x, y = p.load(p.window(a, (i, at), (bm, bk))), p.load(p.window(b, (j, at), (bn, bk)))
         of_x, of_y = (
-            p.load(p.window(scales, (place, at // block), (size, bk // block)))
-            for scales, place, size in ((scale_a, i, bm), (scale_b, j, bn))
+            p.load(p.window(scales, (position, at // block), (size, bk // block)))
+            for scales, position, size in ((scale_a, i, bm), (scale_b, j, bn))
         )
         acc.set(p.mma(x, p.transpose(y), acc, scale_a=of_x, scale_b=p.transpose(of_y)))
     return i, j, acc.read()

@@ -57,8 +57,8 @@ def of_matmul(q):
         return f"the program supports f16, bf16 and f32 accumulated in f32, not {q.a} accumulated in {q.acc}"
     if end not in ENDS or q.reduction != "none" or q.scale != "none":
         return "the program supports only the epilogues bias, relu and silu"
-    made = matmul_of(q.a, q.out, q.order_a, q.order_b, biased, end)
-    return made, {"batch": q.batch, "m": q.m, "n": q.n, "k": q.k}
+    tile_program = matmul_of(q.a, q.out, q.order_a, q.order_b, biased, end)
+    return tile_program, {"batch": q.batch, "m": q.m, "n": q.n, "k": q.k}
 
 
 MATMUL = ProgramTemplate("matmul_program", "matmul", "matmul as a tile program", of_matmul)

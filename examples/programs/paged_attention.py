@@ -26,12 +26,12 @@ def paged_attention(p, q, k, v, table, o):
     scale = 1.4426950408889634 / d**0.5
     for j in p.steps(keys, bn):
         page = p.load(p.window(table, p.rows(j, bn) >> 4, (bn, 1), column=True), padding=-1)
-        place = p.where(page < 0, -1, page * PAGE + (p.rows(j, bn) & 15))
-        z = p.mma(query, p.transpose(p.load(p.window(k[group], (place, 0), (bn, d)))))
+        rows = p.where(page < 0, -1, page * PAGE + (p.rows(j, bn) & 15))
+        z = p.mma(query, p.transpose(p.load(p.window(k[group], (rows, 0), (bn, d)))))
         z = p.where(p.columns(j, bn) < keys, z, -INFINITY)
         peak = p.maximum(top, p.reduction("maximumf", z, dim=1))
         e, fade = p.exp2((z - peak) * scale), p.exp2((top - peak) * scale)
         total.set(total * fade + p.reduction("add", e, dim=1))
-        acc.set(p.mma(e.cast("f16"), p.load(p.window(v[group], (place, 0), (bn, d))), acc * fade))
+        acc.set(p.mma(e.cast("f16"), p.load(p.window(v[group], (rows, 0), (bn, d))), acc * fade))
         top.set(peak)
     p.store((acc / total).cast("f16"), p.window(o[head], (i, 0), (bm, d)))

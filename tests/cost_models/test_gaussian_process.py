@@ -119,7 +119,7 @@ class TestGrowing:
         for part in (slice(0, 1), slice(1, 2), slice(2, 20), slice(20, 40)):
             grown.observe(coordinates(X[part]))
         predicted = grown.predict(y / y.std())
-        full = GaussianProcess(given=self.parameters).fit(X, y / y.std()).predict(new)
+        full = GaussianProcess(fixed=self.parameters).fit(X, y / y.std()).predict(new)
         assert predicted.mean == pytest.approx(full.mean, abs=1e-3)
         assert predicted.deviation == pytest.approx(full.deviation, abs=1e-3)
 
@@ -176,7 +176,7 @@ class TestGrowing:
             predicted = grown.predict(y)
             means.append(float(predicted.mean[0]))
             deviations.append(float(predicted.deviation[0]))
-            full = GaussianProcess(given=replace(parameters, offset=offset)).fit(X, y).predict(far)
+            full = GaussianProcess(fixed=replace(parameters, offset=offset)).fit(X, y).predict(far)
             assert full.deviation[0] == pytest.approx(deviations[-1] * y.std(), rel=0.01)
         assert abs(means[0]) < 0.01  # without an offset: the mean of all values
         assert means[1] == pytest.approx((1 - 10 * 2) / 11, abs=0.1)  # the cluster has the weight of one observation

@@ -24,7 +24,7 @@ There is no race here; this is no race, and no longer one.
 garbage
 ```
 """
-FOUND = [(1, 3), (2, 1), (2, 17), (3, 1), (4, 29), (5, 3)]
+REPORTS = [(1, 3), (2, 1), (2, 17), (3, 1), (4, 29), (5, 3)]
 
 
 def scanned(page: Path) -> list[tuple[int, int]]:
@@ -38,4 +38,4 @@ def scanned(page: Path) -> list[tuple[int, int]]:
 def test_words_and_openings_are_reported_at_their_position(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(PAGE)
-    assert sorted(scanned(page)) == FOUND
+    assert sorted(scanned(page)) == REPORTS

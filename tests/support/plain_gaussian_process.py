@@ -14,12 +14,12 @@ from search_spaces.arrays import FloatArray
 class GaussianProcess:
     """Gaussian process that learns one value for each row: rows X, float [n, d], and values y, float [n].
 
-    Hyper-parameters ``given`` are used unchanged; by default they are fitted to the rows.
+    Hyper-parameters ``fixed`` are used unchanged; by default they are fitted to the rows.
     """
 
-    def __init__(self, settings: GaussianProcessSettings | None = None, given: Hyperparameters | None = None) -> None:
+    def __init__(self, settings: GaussianProcessSettings | None = None, fixed: Hyperparameters | None = None) -> None:
         self._settings = settings or GaussianProcessSettings()
-        self._given = given
+        self._fixed = fixed
 
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike) -> GaussianPosterior:
         """Return the posterior of the rows.
@@ -33,7 +33,7 @@ class GaussianProcess:
         if not np.isfinite(values).all():
             raise ValueError("values must be finite: leave failed trials out")
         scale = Scale.of(values)
-        fitted = self._given or hyperparameters(columns, scale.down(values), self._settings)
+        fitted = self._fixed or hyperparameters(columns, scale.down(values), self._settings)
         return GaussianPosterior(columns, scale.down(values), fitted, scale)
 
 
@@ -41,12 +41,12 @@ class GaussianPosterior:
     """The posterior of scaled ``values`` [n] at ``columns`` [d, n]."""
 
     def __init__(
-        self, columns: npt.NDArray[np.float32], values: FloatArray, given: Hyperparameters, scale: Scale
+        self, columns: npt.NDArray[np.float32], values: FloatArray, parameters: Hyperparameters, scale: Scale
     ) -> None:
-        self.hyperparameters = given
+        self.hyperparameters = parameters
         self._columns = columns
         self._scale = scale
-        self._factor = _cholesky(covariance(columns, columns, given).astype(np.float64), given.noise)
+        self._factor = _cholesky(covariance(columns, columns, parameters).astype(np.float64), parameters.noise)
         self._weights: FloatArray = scipy.linalg.lapack.dpotrs(self._factor, values, lower=1)[0]
 
     def predict(self, X: npt.ArrayLike) -> Prediction:

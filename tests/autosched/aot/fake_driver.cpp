@@ -34,8 +34,8 @@ API int cuModuleGetFunction(void** to, void*, const char*) { return *to = &conte
 API int cuFuncSetAttribute(void*, int, int) { return result("cuFuncSetAttribute"); }
 API int cuMemAlloc_v2(std::uint64_t* to, std::size_t) { return *to = 4096, result("cuMemAlloc"); }
 API int cuMemsetD8Async(std::uint64_t, unsigned char, std::size_t, void*) { return 0; }
-API int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** given, void**) {
-  for (int n = 0; n < 16 && given[n] != nullptr; ++n) std::memcpy(&passed[n], given[n], 4);
+API int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void** args, void**) {
+  for (int n = 0; n < 16 && args[n] != nullptr; ++n) std::memcpy(&passed[n], args[n], 4);
   return ++launches, result("cuLaunchKernel");
 }
 API int cuGetErrorName(int, const char** to) { return *to = "CUDA_ERROR_OF_THE_FAKE", 0; }

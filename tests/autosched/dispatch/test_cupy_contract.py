@@ -228,7 +228,7 @@ def test_a_misuse_is_noticed(cupy, source, wrong):
 def test_a_device_row_needs_no_attribute_that_cupy_does_not_give(cupy):
     prefix = "cudaDevAttr"
     cupy_attributes = {name.removeprefix(prefix) for name in dir(cupy.cuda.runtime) if name.startswith(prefix)}
-    assert cupy_attributes >= device_attributes.OTHERS.keys()
+    assert cupy_attributes >= device_attributes.CUPY_ATTRIBUTES.keys()
     needed = device_attributes.ATTRIBUTES | {"MultiProcessorCount": 100}
     attributes = {name: size for name, size in needed.items() if name in cupy_attributes}
     properties = {"name": b"NVIDIA Something", "totalGlobalMem": 1 << 30, "major": 9, "minor": 0}

@@ -321,7 +321,7 @@ class TestArguments:
         assert arguments(self.INPUTS, (1,), {"bias": 3, "b": 2}) == {"a": 1, "b": 2, "bias": 3}
 
     @pytest.mark.parametrize(
-        ("given", "named", "message"),
+        ("positional", "named", "message"),
         [
             ((1, 2), {}, "missing arguments bias"),
             ((1, 2, 3, 4), {}, r"\(4\)"),
@@ -329,9 +329,9 @@ class TestArguments:
             ((1, 2), {"c": 1}, "argument c"),
         ],
     )
-    def test_wrong_arguments(self, given: tuple[int, ...], named: dict[str, int], message: str) -> None:
+    def test_wrong_arguments(self, positional: tuple[int, ...], named: dict[str, int], message: str) -> None:
         with pytest.raises(TypeError, match=message):
-            arguments(self.INPUTS, given, named)
+            arguments(self.INPUTS, positional, named)
 
     def check(self, array: np.ndarray, address: int = 4096) -> None:
         check_array(self.INPUTS[0], array.shape, array.dtype.name, array.flags.c_contiguous, address)

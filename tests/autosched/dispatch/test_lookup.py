@@ -32,7 +32,7 @@ from search_spaces.operators.row_reduction import Reduce, RmsNorm, Softmax
 from search_spaces.spaces.schedule import Schedule
 
 H200, H100, A100 = device("h200"), device("h100"), device("a100")
-ASKED = Softmax(rows=64, columns=1024)
+PROBLEM = Softmax(rows=64, columns=1024)
 NEAR = Softmax(rows=128, columns=1024)
 
 
@@ -47,7 +47,7 @@ def predicted(problem: Problem, schedule: Schedule) -> float:
 
 @pytest.fixture(scope="module")
 def default() -> DefaultChoice:
-    schedule = default_choice(ASKED, H200)
+    schedule = default_choice(PROBLEM, H200)
     assert schedule is not None
     return schedule
 
@@ -123,11 +123,11 @@ class TestChoice:
     def test_the_exact_trial_is_used_even_if_the_model_prefers_another(
         self, store: Store, default: DefaultChoice
     ) -> None:
-        slow = max(samples(), key=lambda s: predicted(ASKED, s))
+        slow = max(samples(), key=lambda s: predicted(PROBLEM, s))
         store.append(make_trial(NEAR, samples()[0]))
-        stored = store.append(make_trial(ASKED, slow, seconds=5e-6))
-        answer = look_up(store, ASKED, H200)
-        assert answer.kernel == template(slow.template).kernel(ASKED, slow, H200)
+        stored = store.append(make_trial(PROBLEM, slow, seconds=5e-6))
+        answer = look_up(store, PROBLEM, H200)
+        assert answer.kernel == template(slow.template).kernel(PROBLEM, slow, H200)
         provenance = answer.provenance
         assert (provenance.kind, provenance.schedule) == (Kind.EXACT, slow)
         assert provenance.tuned and provenance.warning == ""
@@ -139,36 +139,36 @@ class TestChoice:
     ) -> None:
         store.append(make_trial(NEAR, default.schedule))
         store.append(make_trial(Softmax(512, 1024), samples()[0], seconds=1e-7))
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.distance) == (Kind.NEAREST, default.schedule, 1.0)
         assert provenance.differences == ("rows 128 instead of 64",)
         assert "the nearest tuned schedule is used; nearest trial: rows 128 instead of 64" in provenance.warning
         assert provenance.predicted_seconds == provenance.default_seconds == default.seconds
 
     def test_a_trial_that_the_model_ranks_slower_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
+        slow = next(s for s in samples() if predicted(PROBLEM, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.origin) == (Kind.MODEL, default.schedule, None)
         assert "the time model expects it to take" in provenance.refused[0]
         assert provenance.differences == ("rows 128 instead of 64",)
         assert "the time model's choice is used" in provenance.warning
 
     def test_a_farther_trial_is_used_if_the_nearest_is_rejected(self, store: Store, default: DefaultChoice) -> None:
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
+        slow = next(s for s in samples() if predicted(PROBLEM, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         store.append(make_trial(NEAR, slow))
         store.append(make_trial(Softmax(256, 1024), default.schedule))
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert (provenance.kind, provenance.distance, len(provenance.refused)) == (Kind.NEAREST, 2.0, 1)
 
     def test_a_distant_trial_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(Softmax(64 * 2 ** int(MAX_DOUBLINGS + 1), 1024), default.schedule))
-        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+        assert look_up(store, PROBLEM, H200).provenance.kind is Kind.MODEL
 
     def test_trials_of_another_device_of_the_same_family_are_chosen(self, store: Store, default: DefaultChoice) -> None:
-        store.append(make_trial(ASKED, default.schedule, "h100"))
+        store.append(make_trial(PROBLEM, default.schedule, "h100"))
         store.append(make_trial(NEAR, default.schedule, "a100"))
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert (provenance.kind, provenance.differences) == (Kind.NEAREST, ("device h100 instead of h200",))
 
     def test_the_architecture_of_an_unknown_device_is_read_from_its_trial(
@@ -176,48 +176,48 @@ class TestChoice:
     ) -> None:
         ours, other = json.dumps({"sm": "sm_90a"}), json.dumps({"sm": "sm_80"})
         store.append(make_trial(NEAR, default.schedule, "theirs", fingerprint=other))
-        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+        assert look_up(store, PROBLEM, H200).provenance.kind is Kind.MODEL
         store.append(make_trial(Softmax(256, 1024), default.schedule, "mine", fingerprint=ours))
-        assert look_up(store, ASKED, H200).provenance.differences[-1] == "device mine instead of h200"
+        assert look_up(store, PROBLEM, H200).provenance.differences[-1] == "device mine instead of h200"
 
     def test_an_empty_database(self, store: Store, default: DefaultChoice) -> None:
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert (provenance.kind, provenance.schedule, provenance.differences) == (Kind.MODEL, default.schedule, ())
         assert provenance.warning.endswith("the time model's choice is used; tune this problem")
 
     def test_an_outdated_trial_is_not_used(self, store: Store, default: DefaultChoice) -> None:
-        broken = dataclasses.replace(make_trial(ASKED, samples()[0]), schedule=samples()[0].replace(vector_x=7))
+        broken = dataclasses.replace(make_trial(PROBLEM, samples()[0]), schedule=samples()[0].replace(vector_x=7))
         store.append(broken)
-        provenance = look_up(store, ASKED, H200).provenance
+        provenance = look_up(store, PROBLEM, H200).provenance
         assert provenance.kind is Kind.MODEL and "older version" in provenance.refused[0]
         assert "older version" in provenance.warning
 
     def test_a_trial_that_cannot_be_compiled_is_not_chosen(self, store: Store, default: DefaultChoice) -> None:
-        store.append(make_trial(ASKED, samples()[0]))
-        bad = template("row_reduction").kernel(ASKED, samples()[0], H200).digest
-        answer = look_up(store, ASKED, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
+        store.append(make_trial(PROBLEM, samples()[0]))
+        bad = template("row_reduction").kernel(PROBLEM, samples()[0], H200).digest
+        answer = look_up(store, PROBLEM, H200, usable=lambda kernel: "no room" if kernel.digest == bad else None)
         assert answer.provenance.refused == ("its best schedule cannot be used any more (no room)",)
         with pytest.raises(NoSchedule, match="the model's choice cannot be used: no room"):
-            look_up(store, ASKED, H200, usable=lambda kernel: "no room")
+            look_up(store, PROBLEM, H200, usable=lambda kernel: "no room")
 
     def test_only_the_exact_problem_on_request(self, store: Store, default: DefaultChoice) -> None:
         with pytest.raises(NoSchedule, match="no trial of softmax"):
-            look_up(store, ASKED, H200, exact=True)
+            look_up(store, PROBLEM, H200, exact=True)
         store.append(make_trial(NEAR, default.schedule))
         with pytest.raises(NoSchedule, match="rows 128 instead of 64"):
-            look_up(store, ASKED, H200, exact=True)
-        store.append(make_trial(ASKED, samples()[0]))
-        assert look_up(store, ASKED, H200, exact=True).provenance.kind is Kind.EXACT
+            look_up(store, PROBLEM, H200, exact=True)
+        store.append(make_trial(PROBLEM, samples()[0]))
+        assert look_up(store, PROBLEM, H200, exact=True).provenance.kind is Kind.EXACT
 
     def test_the_nearest_are_tried_and_no_more(
         self, store: Store, default: DefaultChoice, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(lookup, "MOST_TRIED", 2)
-        slow = next(s for s in samples() if predicted(ASKED, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
+        slow = next(s for s in samples() if predicted(PROBLEM, s) > 1.5 * NEIGHBOUR_SLACK * default.seconds)
         for rows in (128, 256):
             store.append(make_trial(Softmax(rows, 1024), slow))
         store.append(make_trial(Softmax(512, 1024), default.schedule))
-        assert look_up(store, ASKED, H200).provenance.kind is Kind.MODEL
+        assert look_up(store, PROBLEM, H200).provenance.kind is Kind.MODEL
 
 
 class TestLibrary:
@@ -261,8 +261,8 @@ class TestStale:
     HERE = Environment("nvrtc 13.0.88", "580.65", "13000")
 
     def stale(self, store: Store, here: Environment, on: Device = H200, **changes: object) -> tuple[str, ...]:
-        store.append(make_trial(ASKED, samples()[0], **changes))
-        return look_up(store, ASKED, on, here).provenance.stale
+        store.append(make_trial(PROBLEM, samples()[0], **changes))
+        return look_up(store, PROBLEM, on, here).provenance.stale
 
     def test_an_unchanged_environment_is_not_stale(self, store: Store) -> None:
         assert self.stale(store, self.HERE) == ()
@@ -290,20 +290,20 @@ class TestStale:
 
     def test_the_template_of_a_neighbour(self, store: Store, default: DefaultChoice) -> None:
         store.append(make_trial(NEAR, default.schedule, template_version="other"))
-        assert look_up(store, ASKED, H200, self.HERE).provenance.stale == ("the template row_reduction",)
+        assert look_up(store, PROBLEM, H200, self.HERE).provenance.stale == ("the template row_reduction",)
 
 
 def test_the_default_choice_is_deterministic(default: DefaultChoice) -> None:
-    assert default_choice(ASKED, H200) == default
-    assert default.seconds == predicted(ASKED, default.schedule)
-    better = [s for s in samples() if predicted(ASKED, s) < default.seconds]
+    assert default_choice(PROBLEM, H200) == default
+    assert default.seconds == predicted(PROBLEM, default.schedule)
+    better = [s for s in samples() if predicted(PROBLEM, s) < default.seconds]
     assert len(better) < len(samples()) / 10
 
 
 def test_provenance_as_json_and_back(store: Store, default: DefaultChoice) -> None:
     store.append(make_trial(NEAR, default.schedule, driver="1"))
     for provenance in (
-        look_up(store, ASKED, H200, Environment(driver="2")).provenance,
+        look_up(store, PROBLEM, H200, Environment(driver="2")).provenance,
         look_up(store, Softmax(8, 8), H200).provenance,
     ):
         assert KernelProvenance.from_json(json.loads(json.dumps(provenance.to_json()))) == provenance

@@ -113,14 +113,14 @@ SPLIT, SINGLE, GELU, NARROW, TURNED_K8, *_ = CASES
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault: ``new`` replaces ``old`` in the header. Emulating ``case`` must report a kind in ``found``."""
+    """A planted fault: ``new`` replaces ``old`` in the header. Emulating ``case`` must report a kind in ``kinds``."""
 
     name: str
     case: str
     header: str
     old: str
     new: str
-    found: tuple[str, ...] = (WRONG,)
+    kinds: tuple[str, ...] = (WRONG,)
 
 
 FAULTS = (
@@ -155,7 +155,7 @@ def test_planted_faults_are_found(fault: Fault) -> None:
     inputs = problem.random_inputs(0)
     run = emulate(wrong, inputs)
     kinds = {str(f.kind) for f in run.findings} or ({WRONG} if not check(problem, inputs, run.outputs).ok else set())
-    assert kinds & {str(f) for f in fault.found}, (run.reason, kinds)
+    assert kinds & {str(f) for f in fault.kinds}, (run.reason, kinds)
 
 
 @pytest.mark.parametrize(("chip", "unit"), [("a100", "mma"), ("rtx4090", "mma"), ("h200", "wgmma")])

@@ -74,7 +74,7 @@ class ModelNew(nn.Module):
 """
 RIGHT = "scale[(3,)](o, x, self.factor, n, BLOCK=128)\nreturn o"
 IDLE = "constant[(3,)](torch.empty_like(x), 1.0, n, BLOCK=128)"
-FOUND = {
+SUBMISSIONS = {
     "right": (RIGHT, SubmissionStatus.RIGHT, ()),
     "wrong": ("scale[(3,)](o, x, 0.005, n, BLOCK=128)\nreturn o", SubmissionStatus.WRONG, ()),
     "racing": (RIGHT, SubmissionStatus.RACING, ()),
@@ -158,9 +158,9 @@ def judged(folder: Path, path: Path, task: Path, **options: object) -> Submissio
     return judge(path, read, H100, **options)
 
 
-@pytest.mark.parametrize("name", FOUND)
+@pytest.mark.parametrize("name", SUBMISSIONS)
 def test_each_verdict(tmp_path: Path, name: str) -> None:
-    body, status, cheats = FOUND[name]
+    body, status, cheats = SUBMISSIONS[name]
     path = submission(tmp_path, body)
     if name == "racing":
         path.write_text(path.read_text().replace("tl.store(o + i, tl.load", "tl.store(o + i % 200, tl.load"))
@@ -182,7 +182,7 @@ def test_each_verdict(tmp_path: Path, name: str) -> None:
 
 
 def test_zeros_pass_the_task_and_not_the_judge(tmp_path: Path) -> None:
-    verdict = judged(tmp_path, submission(tmp_path, FOUND["zeros"][0]), task(tmp_path))
+    verdict = judged(tmp_path, submission(tmp_path, SUBMISSIONS["zeros"][0]), task(tmp_path))
     assert all(case.task_accepts for case in verdict.cases) and verdict.cases[0].relative_error == 1.0
 
 
@@ -329,7 +329,7 @@ def test_invalid_input_is_rejected_in_one_line(tmp_path, monkeypatch, capsys, ar
 
 
 def test_the_plan_of_launches_reaches_a_submission(tmp_path: Path) -> None:
-    path = submission(tmp_path, FOUND["out of bounds"][0])
+    path = submission(tmp_path, SUBMISSIONS["out of bounds"][0])
     expected = Suppression.parse("*:submission.py:*:it reads one element too many")
     plan = replace(TWO_ORDERS, suppressions=(expected,))
     verdict = judged(tmp_path, path, task(tmp_path), plan=plan)

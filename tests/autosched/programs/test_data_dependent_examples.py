@@ -114,10 +114,10 @@ def test_sampled_schedules(name: str, gpu: str, nightly: bool) -> None:
         assert outcome(p, kernel_template.kernel(p, schedule, target)) == "ok", schedule
 
 
-OTHERS = ("argmax", "cumulative_sum", "dropout", "int4_matmul", "quantize_rows", "sliding_window")
+OTHER_EXAMPLES = ("argmax", "cumulative_sum", "dropout", "int4_matmul", "quantize_rows", "sliding_window")
 
 
-@pytest.mark.parametrize("name", [*SIZES, *OTHERS])
+@pytest.mark.parametrize("name", [*SIZES, *OTHER_EXAMPLES])
 def test_examples_are_short(name: str) -> None:
     lines = (EXAMPLES / f"{name}.py").read_text("utf-8").splitlines()
     assert sum(bool(line.strip()) for line in lines) < 40

@@ -216,12 +216,12 @@ def run_at_divisible_sizes(program: Program, where: str, sizes: list[dict[str, i
 
 
 @pytest.mark.parametrize("where", representative(["t4", "a100", "h100", "b200"], "a100"))
-@pytest.mark.parametrize(("made", "sizes"), [(product_of_any_depth, DEPTHS), (product_of_any_size, ALL_SIZES)])
-def test_sizes_of_lines(made: Program, sizes: list[dict[str, int]], where: str) -> None:
+@pytest.mark.parametrize(("program", "sizes"), [(product_of_any_depth, DEPTHS), (product_of_any_size, ALL_SIZES)])
+def test_sizes_of_lines(program: Program, sizes: list[dict[str, int]], where: str) -> None:
     """The length of lines, and so the stride, is a dynamic size. An access's vector width must divide this length."""
-    (schedule,) = template(made).space(problem(made, **sizes[0]), device(where)).sample(1, 3)
+    (schedule,) = template(program).space(problem(program, **sizes[0]), device(where)).sample(1, 3)
     assert (schedule["vector_a"] == 1) == (sizes[0]["k"] % 8 != 0)
-    run_at_divisible_sizes(made, where, sizes, schedule)
+    run_at_divisible_sizes(program, where, sizes, schedule)
 
 
 @pytest.mark.parametrize("filled_by", representative(["tma", "warp"], "tma"))

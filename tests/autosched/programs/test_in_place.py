@@ -103,9 +103,9 @@ def test_sums_are_right(program: Program, where: object) -> None:
         assert np.all(np.abs(run.outputs["out"] - expected["out"]) <= bounds["out"]), schedule
 
 
-@pytest.mark.parametrize(("made", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])
-def test_sums_are_stored_in_loop_states(made: Program, copies: int) -> None:
+@pytest.mark.parametrize(("program", "copies"), [(plain, 0), (scaled, 0), (added_to_after_the_loop, 1)])
+def test_sums_are_stored_in_loop_states(program: Program, copies: int) -> None:
     """A product adds to the state's own register array, unless the state's old value is read later."""
-    p = problem(made, **SIZES)
-    (schedule,) = template(made).space(p, A100).sample(1, 1)
-    assert len(re.findall(r"float acc\d+\[", template(made).kernel(p, schedule, A100).source)) == copies
+    p = problem(program, **SIZES)
+    (schedule,) = template(program).space(p, A100).sample(1, 1)
+    assert len(re.findall(r"float acc\d+\[", template(program).kernel(p, schedule, A100).source)) == copies

@@ -134,7 +134,7 @@ def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "token"),
+    ("arguments", "token"),
     [
         (((64, 2), None), "scale_b"),
         (((64, 1), (2, 64)), "64x1 u8"),
@@ -143,6 +143,6 @@ def refused(scale_a: Any, scale_b: Any, type_: str = "e4m3", depth: int = 64) ->
         (((64, 1), (1, 64), "e4m3", 48), "32"),
     ],
 )
-def test_mismatched_scales_are_rejected_in_one_line(given: tuple[Any, ...], token: str) -> None:
-    text = refused(*given)
+def test_mismatched_scales_are_rejected_in_one_line(arguments: tuple[Any, ...], token: str) -> None:
+    text = refused(*arguments)
     assert "test_scaled_products.py:" in text and token in text and "\n" not in text

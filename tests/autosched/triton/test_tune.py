@@ -70,7 +70,7 @@ class TestSpace:
         assert {v["HALF"] for v in values} == {False, True} and {v.get("maxnreg") for v in values} == {None, 64}
 
     @pytest.mark.parametrize(
-        ("given", "rules", "said"),
+        ("values", "rules", "said"),
         [
             (
                 {"BLOK": [1]},
@@ -83,9 +83,9 @@ class TestSpace:
             ({"BLOCK": [64]}, ("BLOCK <",), "the rule 'BLOCK <' of triton:scale"),
         ],
     )
-    def test_invalid_spaces_are_rejected(self, given, rules, said):
+    def test_invalid_spaces_are_rejected(self, values, rules, said):
         with pytest.raises(SpaceError, match="^" + said.replace("(", r"\(")):
-            space_of(TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), given, rules).space({}, H100)
+            space_of(TritonFunction.of(kernels.scale), ("o", "x", "factor", "n"), values, rules).space({}, H100)
 
     def test_clusters_are_only_searched_on_gpus_with_clusters(self):
         tuned_space = space_of(

@@ -21,7 +21,7 @@ from search_spaces.operators.row_reduction import Softmax
 from search_spaces.spaces.schedule import Schedule
 
 H100 = device("h100")
-ASKED = Softmax(256, 1024)
+PROBLEM = Softmax(256, 1024)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def _trial(
 
 
 def test_the_fastest_of_each_near_problem_the_nearest_first(store: Store, tmp_path: Path) -> None:
-    schedules = templates_for(ASKED, H100).space(ASKED, H100).sample(8, 0)
+    schedules = templates_for(PROBLEM, H100).space(PROBLEM, H100).sample(8, 0)
     for trial in (
         _trial(Softmax(256, 8192), schedules[0], "h100", 1e-6),
         _trial(Softmax(256, 2048), schedules[1], "h100", 2e-6),
@@ -63,7 +63,7 @@ def test_the_fastest_of_each_near_problem_the_nearest_first(store: Store, tmp_pa
         _trial(Softmax(256, 512), schedules[6], "h100", 1e-6, Provenance.ESTIMATED),
     ):
         store.append(trial)
-    winners = near_winners(ASKED, H100, store, ShippedRecordings(tmp_path))
+    winners = near_winners(PROBLEM, H100, store, ShippedRecordings(tmp_path))
     assert winners[0] == schedules[2]
     assert set(winners) == {schedules[i] for i in (0, 2, 3)}
 

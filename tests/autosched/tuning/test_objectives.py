@@ -98,11 +98,11 @@ def test_earlier_trials_without_the_objective_are_measured_again(store: Store) -
     assert result.best.schedule["x"] == max(s.schedule["x"] for s in result.trials if s.ok)
 
 
-@pytest.mark.parametrize("given", [(), ("seconds",) * 2, tuple("abcde")])
-def test_empty_duplicate_and_too_many_objectives_are_rejected(given: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("names", [(), ("seconds",) * 2, tuple("abcde")])
+def test_empty_duplicate_and_too_many_objectives_are_rejected(names: tuple[str, ...]) -> None:
     assert MOST == 4
     with pytest.raises(ValueError, match="1 to 4"):
-        Objectives.of(given)
+        Objectives.of(names)
 
 
 def test_a_wrong_direction_and_an_unknown_objective_are_rejected() -> None:

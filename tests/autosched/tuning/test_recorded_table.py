@@ -107,7 +107,7 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "more", "made", "message"),
+    ("device", "more", "parameters", "message"),
     [
         ("A100", {}, None, "does not name a known GPU"),
         (
@@ -126,11 +126,11 @@ def test_t4_and_csv_hold_metrics_and_every_trial(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_another_kernel_is_rejected(
-    tmp_path: Path, device: str, more: dict[str, list[int]], made: dict[str, list[int]] | None, message: str
+    tmp_path: Path, device: str, more: dict[str, list[int]], parameters: dict[str, list[int]] | None, message: str
 ) -> None:
     file = cache(tmp_path / "cache.json", device, **more)
     with pytest.raises(ValueError, match=message):
-        replayed(tmp_path, file, spec=kernel(**made) if made else None)
+        replayed(tmp_path, file, spec=kernel(**parameters) if parameters else None)
     assert not (tmp_path / "a.db").exists()
 
 

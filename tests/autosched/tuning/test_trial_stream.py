@@ -56,7 +56,7 @@ class Shuffled:
         self._left, self._lumps = ends, lumps
         self._waiting: list[tuple[int, Candidate]] = []
         self._added = 0
-        self._given = 0
+        self._returned = 0
         self.closed = False
         self.seconds = 0.01
 
@@ -66,7 +66,7 @@ class Shuffled:
             self._added += 1
 
     def ready(self) -> bool:
-        return bool(self._waiting) and self._given % self._lumps != 0
+        return bool(self._waiting) and self._returned % self._lumps != 0
 
     def __iter__(self) -> Iterator[tuple[int, Measurement]]:
         return self
@@ -74,7 +74,7 @@ class Shuffled:
     def __next__(self) -> tuple[int, Measurement]:
         if not self._waiting or self._left == 0:
             raise StopIteration
-        self._left, self._given = self._left - 1, self._given + 1
+        self._left, self._returned = self._left - 1, self._returned + 1
         position, candidate = self._waiting.pop(int(self._rng.integers(len(self._waiting))))
         ((_, measurement),) = self._runner.measure([candidate])
         return position, measurement
@@ -87,10 +87,10 @@ class StreamingRunner(FakeRunner):
     def __init__(self, seed: int, *, ends: int = -1, lumps: int = 1, **options: Any) -> None:
         super().__init__(**options)
         self.streams: list[Shuffled] = []
-        self._made = (seed, ends, lumps)
+        self._stream_arguments = (seed, ends, lumps)
 
     def stream(self) -> Shuffled:
-        self.streams.append(Shuffled(self, *self._made))
+        self.streams.append(Shuffled(self, *self._stream_arguments))
         return self.streams[-1]
 
 

@@ -49,14 +49,14 @@ class Listening(Sampler):
     def __init__(self) -> None:
         self._random = sampler("random", SPACE, seed=1)
         self.restored: list[tuple[Schedule, Status]] = []
-        self._asked = False
+        self._requested = False
 
     def ask(self, n: int) -> list[Schedule]:
-        self._asked = True
+        self._requested = True
         return self._random.ask(n)
 
     def tell(self, schedule: Schedule, measurement: Measurement) -> None:
-        if not self._asked:
+        if not self._requested:
             self.restored.append((schedule, measurement.status))
         self._random.tell(schedule, measurement)
 

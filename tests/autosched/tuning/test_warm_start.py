@@ -35,7 +35,7 @@ TEMPLATES = templates_for(PROBLEM, H200)
 SPACE = TEMPLATES.space(PROBLEM, H200)
 TASK = SearchTask(PROBLEM, H200, TEMPLATES, SPACE)
 SCHEDULES = SPACE.sample(60, 1)
-OTHERS = (Copy(2048, 2048), Copy(4096, 1000), Copy(9000, 300))
+OTHER_PROBLEMS = (Copy(2048, 2048), Copy(4096, 1000), Copy(9000, 300))
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def run_of(provenance: Provenance) -> RunIdentity:
 
 @cache
 def model(provenance: str = "measured") -> TrainedModel:
-    return TrainedModel(train([observations(p) for p in OTHERS]), provenance, "1.0")
+    return TrainedModel(train([observations(p) for p in OTHER_PROBLEMS]), provenance, "1.0")
 
 
 def agreement(start: WarmStart) -> float:
@@ -95,7 +95,7 @@ def test_a_model_that_does_not_fit_is_rejected() -> None:
 
 
 def test_other_problems_of_the_database_are_used_by_default(tmp_path: Path) -> None:
-    path = store(tmp_path / "b.db", *(r for p in OTHERS for r in make_trials(observations(p))))
+    path = store(tmp_path / "b.db", *(r for p in OTHER_PROBLEMS for r in make_trials(observations(p))))
     with Store.open(path) as opened:
         start = warm_start.from_other_problems(opened, run_of(Provenance.MEASURED), TASK, estimates_of(TASK))
         none = warm_start.from_other_problems(opened, run_of(Provenance.ESTIMATED), TASK, estimates_of(TASK))

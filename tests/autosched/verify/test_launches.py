@@ -90,7 +90,7 @@ def test_findings_count_once_and_later_ones_report_their_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "others", "num_runs"),
+    ("first", "plan", "num_runs"),
     [
         (emulation(seconds=10.0), TWO_ORDERS, 2),
         (emulation(seconds=31.0), TWO_ORDERS, 1),
@@ -99,10 +99,10 @@ def test_findings_count_once_and_later_ones_report_their_run() -> None:
         (emulation(RACE), EVERY_ORDER, 4),
     ],
 )
-def test_runs_after_the_first(first: Emulation, others: LaunchPlan, num_runs: int) -> None:
+def test_runs_after_the_first(first: Emulation, plan: LaunchPlan, num_runs: int) -> None:
     launch = Launch(first, *(emulation() for _ in range(4)))
-    verdict = verdict_of(list(runs_of_launch(launch, others)), others)
-    assert len(verdict.runs) == num_runs and verdict.whole is (num_runs == len(others.runs))
+    verdict = verdict_of(list(runs_of_launch(launch, plan)), plan)
+    assert len(verdict.runs) == num_runs and verdict.whole is (num_runs == len(plan.runs))
 
 
 def test_runs_stop_after_the_first_failure() -> None:

@@ -126,14 +126,14 @@ def test_processes_read_and_write_the_same_entries_concurrently(tmp_path):
         "from measurements.compiler.cubin_cache import CompileCache\n"
         "from measurements.trials.measurement import Resources\n"
         f"cache = CompileCache({str(tmp_path)!r})\n"
-        "who = sys.argv[1].encode()\n"
+        "letter = sys.argv[1].encode()\n"
         "for turn in range(100):\n"
-        "    cache.store('key', who * 5000, entry='k', resources=Resources(1, 0, 0, 0, 0, 0), compile_seconds=0.1,\n"
+        "    cache.store('key', letter * 5000, entry='k', resources=Resources(1, 0, 0, 0, 0, 0), compile_seconds=0.1,\n"
         "                log='', arch='sm_90a', toolchain='t')\n"
-        "    found = cache.load('key')\n"
-        "    assert found is not None and found.path.read_bytes() in (b'a' * 5000, b'b' * 5000)\n"
+        "    cached = cache.load('key')\n"
+        "    assert cached is not None and cached.path.read_bytes() in (b'a' * 5000, b'b' * 5000)\n"
     )
-    writers = [forked_python.Popen([sys.executable, "-c", program, who]) for who in "ab"]
+    writers = [forked_python.Popen([sys.executable, "-c", program, letter]) for letter in "ab"]
     assert [w.wait(timeout=60) for w in writers] == [0, 0]
 
 

@@ -130,10 +130,10 @@ import sys
 sys.path[:0] = PATHS
 import tests.measurements.store.test_store as t
 from measurements.store.store import Store
-url, who, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+url, writer, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 with Store.open(url) as store:
     for i in range(number):
-        store.append(t.make_trial(1000 * who + i, t.ok(1e-6 * (1 + (i * 7919 + who) % 1000))))
+        store.append(t.make_trial(1000 * writer + i, t.ok(1e-6 * (1 + (i * 7919 + writer) % 1000))))
 """
 
 
@@ -147,16 +147,16 @@ def test_concurrent_writers_neither_lose_nor_duplicate_trials(
     code = WRITER.replace("PATHS", json.dumps([str(Path(__file__).parents[3]), *(p for p in sys.path if p)]))
     started = [
         forked_python.Popen(
-            [sys.executable, "-c", code, location, str(who), str(each)], stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code, location, str(writer), str(each)], stderr=subprocess.PIPE, text=True
         )
-        for who in range(writers)
+        for writer in range(writers)
     ]
     for process in started:
         _, err = process.communicate()
         assert process.returncode == 0, err
     with Store.open(location, create=False) as store:
         tiles = Counter(trial.schedule["tile_m"] for trial in store.trials())
-        assert tiles == {1000 * who + i: 1 for who in range(writers) for i in range(each)}
+        assert tiles == {1000 * writer + i: 1 for writer in range(writers) for i in range(each)}
         assert maintenance.check(store) == []
         best = store.best(contract.PROBLEM, "h200")
         assert best is not None and best.seconds == min(r.seconds or 1 for r in store.trials())

@@ -32,16 +32,16 @@ outcome = Measurement(Status.OK, Provenance.MEASURED, timing=Timing.estimate(1e-
 i = store.count()
 while i < int(sys.argv[2]):
     i += 1
-    schedule = Schedule('f', (('i', i), ('who', sys.argv[3])))
+    schedule = Schedule('f', (('i', i), ('writer', sys.argv[3])))
     row = Trial('{}', schedule, 'd', '{}', 'v', 's', 'k', outcome, '', '', '0', datetime.now(UTC), 'r', 0)
     print(store.append(row).id, flush=True)
 """
 
 
 class TestProcesses:
-    def start(self, path: Path, until: int, who: str) -> subprocess.Popen[str]:
+    def start(self, path: Path, until: int, name: str) -> subprocess.Popen[str]:
         code = WRITER.replace("PATHS", json.dumps([p for p in sys.path if p]))
-        arguments = [sys.executable, "-c", code, str(path), str(until), who]
+        arguments = [sys.executable, "-c", code, str(path), str(until), name]
         return forked_python.Popen(arguments, stdout=subprocess.PIPE, text=True)
 
     def test_a_killed_writer_loses_no_stored_trials(self, tmp_path: Path, nightly: bool) -> None:
@@ -99,7 +99,7 @@ class TestProcesses:
 
     def test_two_processes_and_a_reader(self, tmp_path: Path) -> None:
         path = tmp_path / "a.db"
-        writers = [self.start(path, 60, who) for who in ("a", "b")]
+        writers = [self.start(path, 60, name) for name in ("a", "b")]
         printed: list[int] = []
         while any(w.poll() is None for w in writers):
             if path.exists() and path.stat().st_size:

@@ -4,7 +4,7 @@ CAPABILITY = {
     "ComputeCapabilityMajor": 9,
     "ComputeCapabilityMinor": 0,
 }  # cupy provides these two as properties of a device
-OTHERS = {
+CUPY_ATTRIBUTES = {
     "ClockRate": 1785000,
     "GlobalMemoryBusWidth": 6144,
     "L2CacheSize": 60 * 2**20,
@@ -16,4 +16,4 @@ OTHERS = {
     "MemoryClockRate": 3201000,
     "MultiProcessorCount": 132,
 }
-ATTRIBUTES = CAPABILITY | OTHERS
+ATTRIBUTES = CAPABILITY | CUPY_ATTRIBUTES

@@ -13,7 +13,7 @@ import numpy as np
 
 from measurements.runners.cuda.check_kernels import HOLD
 
-ATTRIBUTES = device_attributes.OTHERS | {"MultiProcessorCount": 2}  # names as in cupy's Device.attributes
+ATTRIBUTES = device_attributes.CUPY_ATTRIBUTES | {"MultiProcessorCount": 2}  # names as in cupy's Device.attributes
 
 
 class Pointer:

@@ -213,7 +213,7 @@ def test_schedules_of_a_file_are_verified_as_with_an_option(tmp_path: Path, monk
     assert spellings.expanded(task) == [spellings.VERIFY_FILE, *task[1:]]
 
 
-OTHERS = {
+OPTIONS_OF_OTHER_KINDS = {
     "a script's": ("k.cu", ("--blocks", "2"), "a Python script"),
     "a kernel's": ("s.py", ("--grid", "2"), "CUDA source"),
     "a submission's": ("k.cu", ("--no-uneven",), "--task"),
@@ -225,7 +225,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", OPTIONS_OF_OTHER_KINDS)
 def test_options_of_other_kinds_are_rejected(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +234,7 @@ def test_options_of_other_kinds_are_rejected(
     monkeypatch.chdir(tmp_path)
     Path("k.cu").write_text(CUDA)
     Path("s.py").write_text(TRITON)
-    file, options, message = OTHERS[name]
+    file, options, message = OPTIONS_OF_OTHER_KINDS[name]
     assert main(["verify", file, *options]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and message in err

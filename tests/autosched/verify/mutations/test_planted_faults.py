@@ -31,14 +31,14 @@ OF_COLUMNS = Reduce(43, 192, kind="sum", axis="column", dtype="f16", out="f32")
 class Planted:
     """A planted fault in a kernel.
 
-    ``new`` replaces the only occurrence of ``old`` in ``kernel``. The report must contain ``found``.
+    ``new`` replaces the only occurrence of ``old`` in ``kernel``. The report must contain ``expected``.
     """
 
     name: str
     kernel: str
     old: str
     new: str
-    found: str
+    expected: str
 
 
 _PUBLISH = "    __threadfence();  // partial sums must be visible before they are counted\n"
@@ -129,7 +129,7 @@ def test_the_kernels_are_right(name: str) -> None:
 def check_found(planted: Planted) -> None:
     source = (KERNELS / f"{planted.kernel}.cu").read_text()
     assert source.count(planted.old) == 1
-    assert planted.found in verified(planted.kernel, source.replace(planted.old, planted.new))
+    assert planted.expected in verified(planted.kernel, source.replace(planted.old, planted.new))
 
 
 @pytest.mark.parametrize("planted", PLANTED[:4], ids=lambda p: p.name)

@@ -112,7 +112,7 @@ def short_masks(patch: pytest.MonkeyPatch) -> None:
 
 def short_lives(patch: pytest.MonkeyPatch) -> None:
     """Plant a fault: the loop's exchange buffers in shared memory may overlap the loop's pipeline stages."""
-    patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, place, which: self.scratch[None])
+    patch.setattr(memory.SharedMemoryPlan, "exchange", lambda self, outer_loop, which: self.scratch[None])
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def accumulators_after_the_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "made", "where", "way"),
+    ("patch", "program", "where", "way"),
     [
         (products_of_some_threads, between, "a100", "mma_m16n8k16_f16"),
         (products_without_a_wait, turned_twice, "a100", "mma_m16n8k16_f16"),
@@ -239,14 +239,14 @@ def accumulators_after_the_fence(patch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_faults_of_products_that_wait(
-    patch: Patch, made: Program, where: str, way: str, monkeypatch: pytest.MonkeyPatch
+    patch: Patch, program: Program, where: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    p, on = problem(made, m=64, n=64, k=96), device(where)
-    schedule = random_start(template(made).space(p, on), 1, {"intrinsic": way})
+    p, on = problem(program, m=64, n=64, k=96), device(where)
+    schedule = random_start(template(program).space(p, on), 1, {"intrinsic": way})
     assert schedule is not None
-    assert outcome(p, template(made).kernel(p, schedule, on)) == "ok"
+    assert outcome(p, template(program).kernel(p, schedule, on)) == "ok"
     patch(monkeypatch)
-    assert outcome(p, template(made).kernel(p, schedule, on)) != "ok"
+    assert outcome(p, template(program).kernel(p, schedule, on)) != "ok"
 
 
 def test_buffers_live_as_long_as_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,13 +60,13 @@ def small_kernel(several: bool = False, changes: Changes = EARLY) -> tuple[Matmu
 class Fault:
     """A planted fault: ``new`` replaces ``old`` in ``header``.
 
-    Emulation with block order ``blocks`` must give one of the findings ``found``.
+    Emulation with block order ``blocks`` must give a finding of one of ``kinds``.
     """
 
     name: str
     old: str
     new: str
-    found: tuple[str, ...]
+    kinds: tuple[str, ...]
     header: str = KERNEL
     blocks: OrderKind = "ascending"
     several: bool = False
@@ -155,4 +155,4 @@ def test_the_kernel_is_right_in_every_order(changes: Changes) -> None:
 @pytest.mark.parametrize("fault", spread(FAULTS, 1), ids=lambda fault: fault.name)
 def test_a_planted_fault_is_found(fault: Fault) -> None:
     problem, kernel = fault.kernel()
-    check_emulation_finds(fault.found, problem, kernel, Order(fault.blocks, 0))
+    check_emulation_finds(fault.kinds, problem, kernel, Order(fault.blocks, 0))

@@ -186,8 +186,8 @@ def test_unsupported_functions_are_reported_by_name() -> None:
 def test_events_within_kernels_are_rejected_by_name() -> None:
     program = build("partial_order", *with_driver())
     assert run(program).returncode == 0
-    for how in ("programmatic", "completion", "driver"):
-        done = run(program, how)
+    for case in ("programmatic", "completion", "driver"):
+        done = run(program, case)
         assert done.returncode == 2 and done.stdout == "PASS\n" and "Event is not emulated" in done.stderr
 
 

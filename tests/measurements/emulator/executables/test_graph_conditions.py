@@ -52,11 +52,11 @@ def test_the_condition_controls_how_often_bodies_run(program: Path, arguments: t
 
 
 @pytest.mark.parametrize(
-    ("how", "kind"),
+    ("case", "kind"),
     [("unset", "uninitialized_host_read"), ("racing", "global_race"), ("unordered", "host_race")],
 )
-def test_an_unordered_or_unset_condition_is_reported(program: Path, how: str, kind: str) -> None:
-    status, answer = run(program, how, "1")
+def test_an_unordered_or_unset_condition_is_reported(program: Path, case: str, kind: str) -> None:
+    status, answer = run(program, case, "1")
     assert status == 1
     findings = answer["findings"]
     assert isinstance(findings, list) and kind in {f["kind"] for f in findings}, answer

@@ -27,7 +27,7 @@ ORDERS = (
     "streams", "blocking", "halves", "atomics", "managed", "managed_write", "managed_read", "result", "reuse",
     "pageable", "pool", "pool_free", "default", "rows", "graph", "graph_node", "edge",
     "edge_around", "child", "host_node", "executable", "fork", "join", "device_copy", "threads",
-    "thread_reads", "thread_copies", "result_of_thread", "joined", "joined_posix", "read_before_join", "told",
+    "thread_reads", "thread_copies", "result_of_thread", "joined", "joined_posix", "read_before_join", "signalled",
     "callback",
 )  # fmt: skip
 
@@ -71,19 +71,19 @@ def marked(name: str) -> object:
     return pytest.param(name, marks=[] if name in QUICK else [pytest.mark.nightly])
 
 
-@pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
-def test_unordered_host_accesses_are_reported_at_their_call(orders: Path, how: str) -> None:
-    status, findings = run(orders, how)
+@pytest.mark.parametrize("case", [marked(name) for name in ORDERS])
+def test_unordered_host_accesses_are_reported_at_their_call(orders: Path, case: str) -> None:
+    status, findings = run(orders, case)
     assert status == 1
     assert {f["kind"] for f in findings} == {"host_race"}
     first = findings[0]
-    assert Path(first["file"]).name == "host_order.cu" and first["line"] == line_of("host_order", how)
+    assert Path(first["file"]).name == "host_order.cu" and first["line"] == line_of("host_order", case)
 
 
-@pytest.mark.parametrize("how", [marked(name) for name in ORDERS])
-def test_accesses_ordered_by_streams_events_and_waits_are_accepted(orders: Path, how: str) -> None:
-    status, findings = run(orders, how, "sound")
-    if how in ("result", "reuse", "pageable", "rows"):  # no kernel, so nothing was verified
+@pytest.mark.parametrize("case", [marked(name) for name in ORDERS])
+def test_accesses_ordered_by_streams_events_and_waits_are_accepted(orders: Path, case: str) -> None:
+    status, findings = run(orders, case, "sound")
+    if case in ("result", "reuse", "pageable", "rows"):  # no kernel, so nothing was verified
         assert (status, findings) == (2, [])
     else:
         assert (status, findings) == (0, [])
@@ -98,7 +98,7 @@ def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
 
 # Edges of graphs have data since CUDA 13.
 @pytest.mark.parametrize(
-    ("how", "status", "message"),
+    ("case", "status", "message"),
     [
         ("plain", 0, "nothing was found"),
         ("ordinary", 0, "nothing was found"),
@@ -106,8 +106,10 @@ def test_both_calls_of_a_race_are_reported(orders: Path) -> None:
         ("programmatic", 2, "a programmatic edge of a graph is not emulated"),
     ],
 )
-def test_edges_of_graphs_are_judged_or_rejected_by_name(graph_edges: Path, how: str, status: int, message: str) -> None:
-    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(graph_edges), how]
+def test_edges_of_graphs_are_judged_or_rejected_by_name(
+    graph_edges: Path, case: str, status: int, message: str
+) -> None:
+    command = [sys.executable, "-m", "autosched", "run", "--device", "h100", str(graph_edges), case]
     done = forked_python.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == status, done.stderr
     assert message in done.stderr
@@ -121,13 +123,13 @@ def test_an_expected_race_is_suppressed(orders: Path) -> None:
 @pytest.mark.nightly
 def test_the_per_thread_default_stream_blocks() -> None:
     program = compiled("host_order", "--default-stream", "per-thread")
-    for how in ("managed", "result", "streams", "graph", "device_copy"):
-        assert [f["kind"] for f in run(program, how)[1]] == ["host_race"], how
-        assert run(program, how, "sound")[1] == [], how
+    for case in ("managed", "result", "streams", "graph", "device_copy"):
+        assert [f["kind"] for f in run(program, case)[1]] == ["host_race"], case
+        assert run(program, case, "sound")[1] == [], case
 
 
 @pytest.mark.parametrize(
-    ("how", "kinds"),
+    ("case", "kinds"),
     [
         ("sum", {"uninitialized_global_read"}),
         ("sum_half", {"uninitialized_global_read"}),
@@ -136,18 +138,18 @@ def test_the_per_thread_default_stream_blocks() -> None:
         ("table", {"unset_symbol"}),
     ],
 )
-def test_unwritten_memory_that_the_host_uses_is_a_fault(unwritten: Path, how: str, kinds: set[str]) -> None:
-    status, findings = run(unwritten, how)
+def test_unwritten_memory_that_the_host_uses_is_a_fault(unwritten: Path, case: str, kinds: set[str]) -> None:
+    status, findings = run(unwritten, case)
     assert status == 1
     assert {f["kind"] for f in findings if f["grade"] == "fault"} == kinds
 
 
-@pytest.mark.parametrize("how", ["sum_written", "tail", "carried", "scratch", "table_part"])
-def test_unused_unwritten_memory_is_no_fault(unwritten: Path, how: str) -> None:
-    status, findings = run(unwritten, how)
+@pytest.mark.parametrize("case", ["sum_written", "tail", "carried", "scratch", "table_part"])
+def test_unused_unwritten_memory_is_no_fault(unwritten: Path, case: str) -> None:
+    status, findings = run(unwritten, case)
     assert status == 0
     assert not [f for f in findings if f["grade"] == "fault"]
-    assert bool(findings) == (how in ("tail", "scratch")), "notes"
+    assert bool(findings) == (case in ("tail", "scratch")), "notes"
 
 
 def test_memory_is_not_called_unwritten_after_a_kernel_that_was_not_emulated(unwritten: Path) -> None:

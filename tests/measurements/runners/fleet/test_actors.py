@@ -56,8 +56,8 @@ def test_concurrent_calls_are_measured_one_after_the_other(tmp_path: Path) -> No
     problems = (Matmul(m=16, n=16, k=16), Matmul(m=32, n=16, k=16))
     works = [work(tmp_path, problems[n % 2], f"time_{n}") for n in range(6)]
 
-    def measure(it: CandidateWork) -> Any:
-        return actor.measure(device("h200"), checks, None, it)
+    def measure(candidate: CandidateWork) -> Any:
+        return actor.measure(device("h200"), checks, None, candidate)
 
     with ThreadPoolExecutor(CALLS) as calls:
         results = list(calls.map(measure, works))

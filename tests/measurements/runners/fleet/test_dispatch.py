@@ -54,7 +54,7 @@ class Member:
             future.set_exception(Lost(f"{self.name}\nand details"))
 
 
-def dispatcher(*members: Member) -> Dispatcher:
+def dispatcher_of(*members: Member) -> Dispatcher:
     instance = Dispatcher(lambda error: isinstance(error, Lost))
     for member in members:
         instance.add(member)
@@ -67,8 +67,8 @@ def submit(to: Dispatcher, work: Any) -> Future[Any]:
 
 def test_each_member_has_one_running_and_one_waiting_job() -> None:
     a, b = Member("a"), Member("b")
-    it = dispatcher(a, b)
-    results = [submit(it, n) for n in range(7)]
+    dispatcher = dispatcher_of(a, b)
+    results = [submit(dispatcher, n) for n in range(7)]
     assert [work for work, _ in a.jobs] == [0, 2] and [work for work, _ in b.jobs] == [1, 3]
     assert len(a.jobs) == IN_FLIGHT
     a.finish()
@@ -79,8 +79,8 @@ def test_each_member_has_one_running_and_one_waiting_job() -> None:
 def test_every_job_is_completed_exactly_once(seed: int) -> None:
     rng = random.Random(seed)
     members = [Member("m0"), Member("m1")]
-    it = dispatcher(*members)
-    results = [submit(it, n) for n in range(60)]
+    dispatcher = dispatcher_of(*members)
+    results = [submit(dispatcher, n) for n in range(60)]
     completed: list[int] = []
     for result in results:
         result.add_done_callback(lambda done: completed.append(done.result()))
@@ -95,14 +95,14 @@ def test_every_job_is_completed_exactly_once(seed: int) -> None:
             rng.choice(living).die()
         else:
             members.append(Member(f"m{n}"))
-            it.add(members[-1])
+            dispatcher.add(members[-1])
     assert sorted(completed) == list(range(60))
 
 
 def test_an_error_of_a_job_is_its_result() -> None:
     a = Member("a")
-    it = dispatcher(a)
-    result = submit(it, 1)
+    dispatcher = dispatcher_of(a)
+    result = submit(dispatcher, 1)
 
     def fail(work: Any) -> Any:
         raise ValueError("no such schedule")
@@ -110,16 +110,16 @@ def test_an_error_of_a_job_is_its_result() -> None:
     a.finish(fail)
     with pytest.raises(ValueError, match="no such schedule"):
         result.result()
-    assert it.members == 1 and it.resubmitted == 0
+    assert dispatcher.members == 1 and dispatcher.resubmitted == 0
 
 
 def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
-    it = dispatcher()
-    killer = submit(it, "killer")
-    other_futures = [submit(it, n) for n in range(3)]
+    dispatcher = dispatcher_of()
+    killer = submit(dispatcher, "killer")
+    other_futures = [submit(dispatcher, n) for n in range(3)]
     for n in range(MOST_LOSSES):
         member = Member(f"m{n}")
-        it.add(member)
+        dispatcher.add(member)
         while member.jobs[0][0] != "killer":
             assert n, "the killer job was the first job of the first member"
             member.finish()
@@ -127,20 +127,20 @@ def test_only_a_job_that_kills_its_workers_is_abandoned() -> None:
     with pytest.raises(WorkersLost, match="m3"):
         killer.result()
     assert [o.result() for o in other_futures] == [0, 1, 2]
-    assert it.lost == MOST_LOSSES
+    assert dispatcher.lost == MOST_LOSSES
 
 
 def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatching, "LEAST_STRAGGLING", -1.0)
     monkeypatch.setattr(dispatching, "STRAGGLING", 0.0)
     slow, quick = Member("slow"), Member("quick")
-    it = dispatcher(slow, quick)
-    straggler, other = submit(it, "straggler"), submit(it, "other")
-    it.check_jobs(60)
+    dispatcher = dispatcher_of(slow, quick)
+    straggler, other = submit(dispatcher, "straggler"), submit(dispatcher, "other")
+    dispatcher.check_jobs(60)
     assert not quick.jobs[1:], "no member is idle"
     quick.finish()
-    it.check_jobs(60)
-    it.check_jobs(60)
+    dispatcher.check_jobs(60)
+    dispatcher.check_jobs(60)
     assert [work for work, _ in quick.jobs] == ["straggler"], "once"
     quick.finish(lambda work: f"{work} of quick")
     slow.finish(lambda work: f"{work} of slow")
@@ -148,43 +148,43 @@ def test_a_straggler_is_dispatched_twice_and_the_first_result_counts(monkeypatch
 
 
 def test_jobs_are_abandoned_after_a_long_time_without_workers() -> None:
-    it = dispatcher()
-    result = submit(it, 1)
-    it.check_jobs(60)
+    dispatcher = dispatcher_of()
+    result = submit(dispatcher, 1)
+    dispatcher.check_jobs(60)
     assert not result.done()
-    it.check_jobs(-1)
+    dispatcher.check_jobs(-1)
     with pytest.raises(JobLost, match="the cluster has had no worker for"):
         result.result()
 
 
 def test_closing_cancels() -> None:
     a = Member("a")
-    it = dispatcher(a)
-    results = [submit(it, n) for n in range(4)]
-    it.close()
+    dispatcher = dispatcher_of(a)
+    results = [submit(dispatcher, n) for n in range(4)]
+    dispatcher.close()
     assert all(r.cancelled() for r in results)
     with pytest.raises(RuntimeError, match="closed"):
-        submit(it, 5)
+        submit(dispatcher, 5)
 
 
 def test_a_candidate_that_kills_its_workers_is_a_crash() -> None:
-    it = dispatcher()
-    runner = FleetRunner(SimpleNamespace(gpus=lambda _: it), device("h100"), None)  # type: ignore[arg-type]
+    dispatcher = dispatcher_of()
+    runner = FleetRunner(SimpleNamespace(gpus=lambda _: dispatcher), device("h100"), None)  # type: ignore[arg-type]
     runner._checks = "compiled check kernels"
     measured = runner._answer(Matmul(m=8, n=8, k=8), "measure", lambda member, *_: member.job("candidate"))
     for n in range(MOST_LOSSES):
         member = Member(f"m{n}")
-        it.add(member)
+        dispatcher.add(member)
         member.die()
     measurement, seconds = measured.result()
     assert (measurement.status, seconds) == (Status.CRASHED, 0.0)
 
 
 def test_a_cluster_without_workers_stops_a_measurement() -> None:
-    it = dispatcher()
-    runner = FleetRunner(SimpleNamespace(gpus=lambda _: it), device("h100"), None)  # type: ignore[arg-type]
+    dispatcher = dispatcher_of()
+    runner = FleetRunner(SimpleNamespace(gpus=lambda _: dispatcher), device("h100"), None)  # type: ignore[arg-type]
     runner._checks = "compiled check kernels"
     measured = runner._answer(Matmul(m=8, n=8, k=8), "measure", lambda member, *_: member.job("candidate"))
-    it.check_jobs(-1)
+    dispatcher.check_jobs(-1)
     with pytest.raises(RunnerStopped):
         measured.result()

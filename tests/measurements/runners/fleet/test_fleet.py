@@ -62,14 +62,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     monkeypatch.setenv("RAY_DISABLE_IMPORT_WARNING", "1")
-    it = Cluster(
+    ray_cluster = Cluster(
         initialize_head=True,
         head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": False},
     )
-    ray.init(address=it.address, log_to_driver=False, _node_ip_address="127.0.0.1")
-    yield it
+    ray.init(address=ray_cluster.address, log_to_driver=False, _node_ip_address="127.0.0.1")
+    yield ray_cluster
     ray.shutdown()
-    it.shutdown()
+    ray_cluster.shutdown()
 
 
 def options(folder: Path, seconds: float = 1.0) -> FleetOptions:
@@ -102,31 +102,31 @@ def wait_for(condition: Callable[[], bool], seconds: float = 60.0) -> None:
 def test_candidates_are_measured_and_lost_nodes_are_tolerated(cluster: Any, tmp_path: Path) -> None:
     fleet = Fleet(cluster.address, options(tmp_path), compilers=1)
     try:
-        it = runner(fleet, tmp_path)
-        assert isinstance(it, Streaming)
-        wait_for(lambda: it.gpus == 2)  # a search may begin with one GPU, so wait for both
-        assert it.fingerprint()["device"] == "h200"
-        results = dict(it.measure([candidate(name) for name in FATES]))
+        fleet_runner = runner(fleet, tmp_path)
+        assert isinstance(fleet_runner, Streaming)
+        wait_for(lambda: fleet_runner.gpus == 2)  # a search may begin with one GPU, so wait for both
+        assert fleet_runner.fingerprint()["device"] == "h200"
+        results = dict(fleet_runner.measure([candidate(name) for name in FATES]))
         assert [results[i].status for i in range(len(FATES))] == list(FATES.values())
         assert "SIGSEGV" in results[4].reason
         timing = results[7].timing
         assert timing is not None and timing.median == pytest.approx(2e-6)
 
-        entrants = it.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
+        entrants = fleet_runner.compare([candidate("time_1000"), candidate("time_2000")], rounds=4, library=False)
         assert [e.status for e in entrants] == [Status.OK, Status.OK]
         assert len(entrants[0].seconds) == len(entrants[1].seconds) == 4
 
         node = add_node(cluster, 2)
         until = time.monotonic() + 90
-        while it.gpus < 4 and time.monotonic() < until:
+        while fleet_runner.gpus < 4 and time.monotonic() < until:
             time.sleep(0.1)
-        assert it.gpus == 4, "GPUs of a node added later are used"
+        assert fleet_runner.gpus == 4, "GPUs of a node added later are used"
         names = [f"slow_60_{1000 + n}" for n in range(48)]
         threading.Timer(0.5, lambda: cluster.remove_node(node, allow_graceful=False)).start()
-        results = dict(it.measure([candidate(name) for name in names]))
+        results = dict(fleet_runner.measure([candidate(name) for name in names]))
         medians = [m.timing.median for m in (results[n] for n in range(48)) if m.timing is not None]
         assert medians == pytest.approx([(1000 + n) * 1e-9 for n in range(48)])
-        dispatcher = fleet.gpus(it.device)
+        dispatcher = fleet.gpus(fleet_runner.device)
         assert dispatcher.lost == 2 and dispatcher.resubmitted >= 2
     finally:
         fleet.close()
@@ -157,9 +157,9 @@ def test_a_mixed_fleet_and_arrays_that_workers_lack(cluster: Any, tmp_path: Path
         with pytest.raises(FleetError, match="has no b200"):
             fleet.device("b200")
         for name in ("h200", "a100"):
-            it = runner(fleet, tmp_path, name)
-            assert it.device == device(name)
-            results = dict(it.measure([candidate("time_1000"), candidate("time_2000")]))
+            fleet_runner = runner(fleet, tmp_path, name)
+            assert fleet_runner.device == device(name)
+            results = dict(fleet_runner.measure([candidate("time_1000"), candidate("time_2000")]))
             assert [results[i].status for i in range(2)] == [Status.OK, Status.OK], results
         assert messages == []
     finally:

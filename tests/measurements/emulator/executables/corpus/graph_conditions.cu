@@ -17,23 +17,23 @@ __global__ void choose_by_thread(cudaGraphConditionalHandle chosen) { cudaGraphS
 static cudaGraphNode_t kernel(cudaGraph_t graph, void* function, void** arguments, cudaGraphNode_t after, unsigned threads = 1) {
   cudaGraphNodeParams p = {cudaGraphNodeTypeKernel};
   p.kernel.func = function, p.kernel.gridDim = dim3(1), p.kernel.blockDim = dim3(threads), p.kernel.kernelParams = arguments;
-  cudaGraphNode_t made;
-  CHECK(cudaGraphAddNode(&made, graph, after == nullptr ? nullptr : &after, nullptr, after == nullptr ? 0 : 1, &p));
-  return made;
+  cudaGraphNode_t node;
+  CHECK(cudaGraphAddNode(&node, graph, after == nullptr ? nullptr : &after, nullptr, after == nullptr ? 0 : 1, &p));
+  return node;
 }
 
 static cudaGraph_t* conditional(cudaGraph_t graph, cudaGraphConditionalHandle handle, cudaGraphConditionalNodeType type,
                                 unsigned size, cudaGraphNode_t after) {
   cudaGraphNodeParams p = {cudaGraphNodeTypeConditional};
   p.conditional.handle = handle, p.conditional.type = type, p.conditional.size = size;
-  cudaGraphNode_t made;
-  CHECK(cudaGraphAddNode(&made, graph, after == nullptr ? nullptr : &after, nullptr, after == nullptr ? 0 : 1, &p));
+  cudaGraphNode_t node;
+  CHECK(cudaGraphAddNode(&node, graph, after == nullptr ? nullptr : &after, nullptr, after == nullptr ? 0 : 1, &p));
   return p.conditional.phGraph_out;
 }
 
 int main(int argc, char** argv) {
-  const char* how = argc > 1 ? argv[1] : "loop";
-  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  const char* case_name = argc > 1 ? argv[1] : "loop";
+  const auto is = [case_name](const char* name) { return std::strcmp(case_name, name) == 0; };
   int *left, *result, host[2] = {5, 0};
   CHECK(cudaMalloc(&left, sizeof(int)));
   CHECK(cudaMalloc(&result, sizeof(int)));

@@ -11,14 +11,14 @@ __global__ void twice(const int* from, int* to) { to[threadIdx.x] = 2 * from[thr
 static cudaGraphNode_t node(cudaGraph_t graph, void* kernel, void** arguments) {
   cudaKernelNodeParams p = {};
   p.func = kernel, p.gridDim = dim3(1), p.blockDim = dim3(count), p.kernelParams = arguments;
-  cudaGraphNode_t made;
-  CHECK(cudaGraphAddKernelNode(&made, graph, nullptr, 0, &p));
-  return made;
+  cudaGraphNode_t kernel_node;
+  CHECK(cudaGraphAddKernelNode(&kernel_node, graph, nullptr, 0, &p));
+  return kernel_node;
 }
 
 int main(int argc, char** argv) {
-  const char* how = argc > 1 ? argv[1] : "";
-  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  const char* case_name = argc > 1 ? argv[1] : "";
+  const auto is = [case_name](const char* name) { return std::strcmp(case_name, name) == 0; };
   int *x, *y, value = 3;
   CHECK(cudaMalloc(&x, count * sizeof(int)));
   CHECK(cudaMalloc(&y, count * sizeof(int)));

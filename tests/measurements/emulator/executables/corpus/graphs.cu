@@ -60,8 +60,8 @@ int main() {
 
   // This graph computes x = 0, x += y, x *= 5. Its last node is added first. The graph is launched again with the
   // factor 7, and as a child graph.
-  cudaGraph_t made;
-  CHECK(cudaGraphCreate(&made, 0));
+  cudaGraph_t graph;
+  CHECK(cudaGraphCreate(&graph, 0));
   float five = 5;
   void* of_scale[] = {&x, &five};
   void* of_add[] = {&x, &y};
@@ -71,17 +71,17 @@ int main() {
   cudaMemsetParams zero = {};
   zero.dst = x, zero.elementSize = 4, zero.width = n, zero.height = 1;
   cudaGraphNode_t last, middle, first, copied;
-  CHECK(cudaGraphAddKernelNode(&last, made, nullptr, 0, &scaling));
-  CHECK(cudaGraphAddMemsetNode(&first, made, nullptr, 0, &zero));
-  CHECK(cudaGraphAddKernelNode(&middle, made, &first, 1, &adding));
-  CHECK(cudaGraphAddMemcpyNode1D(&copied, made, &last, 1, out, x, bytes, cudaMemcpyDeviceToHost));
+  CHECK(cudaGraphAddKernelNode(&last, graph, nullptr, 0, &scaling));
+  CHECK(cudaGraphAddMemsetNode(&first, graph, nullptr, 0, &zero));
+  CHECK(cudaGraphAddKernelNode(&middle, graph, &first, 1, &adding));
+  CHECK(cudaGraphAddMemcpyNode1D(&copied, graph, &last, 1, out, x, bytes, cudaMemcpyDeviceToHost));
 #if CUDART_VERSION >= 13000
-  CHECK(cudaGraphAddDependencies(made, &middle, &last, nullptr, 1));
+  CHECK(cudaGraphAddDependencies(graph, &middle, &last, nullptr, 1));
 #else
-  CHECK(cudaGraphAddDependencies(made, &middle, &last, 1));
+  CHECK(cudaGraphAddDependencies(graph, &middle, &last, 1));
 #endif
   cudaGraphExec_t run;
-  CHECK(cudaGraphInstantiate(&run, made, 0));
+  CHECK(cudaGraphInstantiate(&run, graph, 0));
   CHECK(cudaGraphLaunch(run, s));
   good = good && out[3] == 10;
   five = 7;
@@ -116,13 +116,13 @@ int main() {
   cudaGraph_t parent;
   cudaGraphNode_t child;
   CHECK(cudaGraphCreate(&parent, 0));
-  CHECK(cudaGraphAddChildGraphNode(&child, parent, nullptr, 0, made));
+  CHECK(cudaGraphAddChildGraphNode(&child, parent, nullptr, 0, graph));
   cudaGraphExec_t of_parent;
   CHECK(cudaGraphInstantiate(&of_parent, parent, 0));
   CHECK(cudaGraphLaunch(of_parent, s));
   good = good && out[3] == 10;
   CHECK(cudaGraphExecDestroy(run));
   CHECK(cudaGraphExecDestroy(of_parent));
-  CHECK(cudaGraphDestroy(made));
+  CHECK(cudaGraphDestroy(graph));
   return verdict(good);
 }

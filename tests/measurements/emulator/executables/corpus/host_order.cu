@@ -22,14 +22,14 @@ static void await() {
 }
 
 static cudaStream_t stream(unsigned flags = cudaStreamNonBlocking) {
-  cudaStream_t made;
-  CHECK(cudaStreamCreateWithFlags(&made, flags));
-  return made;
+  cudaStream_t new_stream;
+  CHECK(cudaStreamCreateWithFlags(&new_stream, flags));
+  return new_stream;
 }
 static cudaKernelNodeParams parameters(void* kernel, void** arguments) {
-  cudaKernelNodeParams made = {};
-  made.func = kernel, made.gridDim = dim3(1), made.blockDim = dim3(count), made.kernelParams = arguments;
-  return made;
+  cudaKernelNodeParams p = {};
+  p.func = kernel, p.gridDim = dim3(1), p.blockDim = dim3(count), p.kernelParams = arguments;
+  return p;
 }
 static void launch(cudaGraph_t graph, cudaStream_t on, int times = 2) {
   cudaGraphExec_t executable;
@@ -45,9 +45,9 @@ static void after(cudaStream_t later, cudaStream_t earlier) {
 }
 
 int main(int argc, char** argv) {
-  const char* how = argc > 1 ? argv[1] : "";
+  const char* case_name = argc > 1 ? argv[1] : "";
   const bool sound = argc > 2;
-  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  const auto is = [case_name](const char* name) { return std::strcmp(case_name, name) == 0; };
   int *x, *y, *pinned, *managed, plain[count];
   CHECK(cudaMalloc(&x, bytes));
   CHECK(cudaMalloc(&y, bytes));
@@ -292,19 +292,19 @@ int main(int argc, char** argv) {
     if (sound) other.join();
     plain[0] = managed[7];  // read_before_join
     if (!sound) other.join();
-  } else if (is("told")) {  // a thread waits for a kernel, and then signals another thread, which reads the result
+  } else if (is("signalled")) {  // a thread waits for a kernel, and then signals another thread, which reads the result
     cudaStream_t a = stream();
     std::mutex mutex;
-    std::condition_variable said;
+    std::condition_variable condition;
     bool done = false;
     std::thread other([&] {
       fill<<<1, count, 0, a>>>(managed, 1);
       ready = true;
       if (sound) {
         std::unique_lock lock(mutex);
-        said.wait(lock, [&] { return done; });
+        condition.wait(lock, [&] { return done; });
       }
-      plain[0] = managed[7];  // told
+      plain[0] = managed[7];  // signalled
     });
     await();
     CHECK(cudaStreamSynchronize(a));
@@ -312,7 +312,7 @@ int main(int argc, char** argv) {
       const std::lock_guard lock(mutex);
       done = true;
     }
-    said.notify_one();
+    condition.notify_one();
     other.join();
   } else if (is("device_copy")) {  // the host does not wait for a copy within the device
     cudaStream_t b = stream();

@@ -16,9 +16,9 @@ int main() {
   cudaLaunchAttribute pairs[1] = {};
   pairs[0].id = cudaLaunchAttributeClusterDimension;
   pairs[0].val.clusterDim = {2, 1, 1};
-  cudaLaunchConfig_t how = {};
-  how.gridDim = dim3(3), how.blockDim = dim3(32), how.attrs = pairs, how.numAttrs = 1;
-  const bool refused = cudaLaunchKernelEx(&how, touch, d) == cudaErrorInvalidClusterSize;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(3), config.blockDim = dim3(32), config.attrs = pairs, config.numAttrs = 1;
+  const bool refused = cudaLaunchKernelEx(&config, touch, d) == cudaErrorInvalidClusterSize;
 #else
   touch<<<1, 2048>>>(d);
   const bool refused = cudaGetLastError() == cudaErrorInvalidConfiguration && cudaGetLastError() == cudaSuccess;

@@ -9,21 +9,21 @@
 __global__ void fill(int* x) { x[threadIdx.x] = 1; }
 
 int main(int count, char** arguments) {
-  const char* const how = count > 1 ? arguments[1] : "";
+  const char* const case_name = count > 1 ? arguments[1] : "";
   int* x;
   CHECK(cudaMalloc(&x, 128));
   cudaEvent_t event;
   CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   cudaLaunchAttribute attribute[1] = {};
   attribute[0].id = cudaLaunchAttributePriority;
-  if (std::strcmp(how, "programmatic") == 0) {
+  if (std::strcmp(case_name, "programmatic") == 0) {
     attribute[0].id = cudaLaunchAttributeProgrammaticEvent;
     attribute[0].val.programmaticEvent.event = event;
-  } else if (std::strcmp(how, "completion") == 0) {
+  } else if (std::strcmp(case_name, "completion") == 0) {
     attribute[0].id = cudaLaunchAttributeLaunchCompletionEvent;
     attribute[0].val.launchCompletionEvent.event = event;
   }
-  if (std::strcmp(how, "driver") == 0) {
+  if (std::strcmp(case_name, "driver") == 0) {
     CUlaunchAttribute recorded = {};
     recorded.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT;
     CUlaunchConfig launch = {};
@@ -31,12 +31,12 @@ int main(int count, char** arguments) {
     launch.attrs = &recorded, launch.numAttrs = 1;
     cudaFunction_t function;
     CHECK(cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(fill)));
-    void* given[] = {&x};
-    return verdict(cuLaunchKernelEx(&launch, reinterpret_cast<CUfunction>(function), given, nullptr) == CUDA_ERROR_NOT_SUPPORTED);
+    void* args[] = {&x};
+    return verdict(cuLaunchKernelEx(&launch, reinterpret_cast<CUfunction>(function), args, nullptr) == CUDA_ERROR_NOT_SUPPORTED);
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = 1, config.blockDim = 32, config.attrs = attribute, config.numAttrs = 1;
   const cudaError_t error = cudaLaunchKernelEx(&config, fill, x);
   CHECK(cudaDeviceSynchronize());
-  return verdict(error == (*how == '\0' ? cudaSuccess : cudaErrorNotSupported));
+  return verdict(error == (*case_name == '\0' ? cudaSuccess : cudaErrorNotSupported));
 }

@@ -28,8 +28,8 @@ __global__ void add_before(const int* values, const int* sums, int tiles, int* o
 __global__ void clear(int* sums) { sums[threadIdx.x] = 0; }
 
 int main(int argc, char** argv) {
-  const char* how = argc > 1 ? argv[1] : "";
-  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  const char* case_name = argc > 1 ? argv[1] : "";
+  const auto is = [case_name](const char* name) { return std::strcmp(case_name, name) == 0; };
   std::vector<int> values(count), got(count), sums(2);
   for (int i = 0; i < count; ++i) values[i] = i;
   int *in, *scratch, *other, *out;

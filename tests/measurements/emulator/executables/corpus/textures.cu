@@ -27,13 +27,13 @@ int main() {
   of_line.res.linear.devPtr = d;
   of_line.res.linear.desc = channel;
   of_line.res.linear.sizeInBytes = w * sizeof(float);
-  cudaTextureDesc how = {};
-  how.addressMode[0] = how.addressMode[1] = cudaAddressModeClamp;
-  how.filterMode = cudaFilterModeLinear;
-  how.readMode = cudaReadModeElementType;
+  cudaTextureDesc filtered = {};
+  filtered.addressMode[0] = filtered.addressMode[1] = cudaAddressModeClamp;
+  filtered.filterMode = cudaFilterModeLinear;
+  filtered.readMode = cudaReadModeElementType;
   cudaTextureObject_t t, l;
   cudaSurfaceObject_t s;
-  CHECK(cudaCreateTextureObject(&t, &of_array, &how, nullptr));
+  CHECK(cudaCreateTextureObject(&t, &of_array, &filtered, nullptr));
   cudaTextureDesc plain = {};
   CHECK(cudaCreateTextureObject(&l, &of_line, &plain, nullptr));
   CHECK(cudaCreateSurfaceObject(&s, &of_to));

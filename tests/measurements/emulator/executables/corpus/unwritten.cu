@@ -19,8 +19,8 @@ __global__ void fill(int* to, int n) {
 __global__ void look_up(int* to, int n) { to[threadIdx.x] = table[threadIdx.x % n]; }
 
 int main(int argc, char** argv) {
-  const char* how = argc > 1 ? argv[1] : "";
-  const auto is = [how](const char* name) { return std::strcmp(how, name) == 0; };
+  const char* case_name = argc > 1 ? argv[1] : "";
+  const auto is = [case_name](const char* name) { return std::strcmp(case_name, name) == 0; };
   int *x, *y, host[count] = {};
   CHECK(cudaMalloc(&x, bytes));
   CHECK(cudaMalloc(&y, bytes));

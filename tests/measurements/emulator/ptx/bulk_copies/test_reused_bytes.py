@@ -248,7 +248,7 @@ ACROSS = """
     wait(AT(come), 0);
     out[t] = other[t];
   }
-  %(told)s
+  %(synchronization)s
   if (rank == 0) {
     if (t == 0) { expect(AT(full), 1024); load(AT(tile), x, AT(full)); }
     wait(AT(full), 1);
@@ -260,7 +260,7 @@ ACROSS = """
 @pytest.mark.parametrize("seed", [0, 3])
 def test_copies_between_blocks_read_through_the_async_proxy(seed: int) -> None:
     def across(between: str = "", synchronization: str = "sync_cluster();") -> Emulation:
-        return run(ACROSS % {"between": between, "told": synchronization}, seed=seed, cluster=2)
+        return run(ACROSS % {"between": between, "synchronization": synchronization}, seed=seed, cluster=2)
 
     done = across()
     assert done.ok, done.reason

@@ -165,11 +165,11 @@ def _own(inference: Inference, operation: ir.Computing) -> Spread | None:
         case ir.Convert(_, value):
             if result.map is not None:
                 inference.user_maps[result.id] = result.map
-                return Spread("given", result.shape, result.id)
+                return Spread("user_map", result.shape, result.id)
             return _anchored(inference, result.shape, 1)
         case ir.LoadTile() | ir.Broadcast() if result.map is not None:  # a map that the user wrote has priority
             inference.user_maps[result.id] = result.map
-            return Spread("given", result.shape, result.id)
+            return Spread("user_map", result.shape, result.id)
         case ir.LoadTile(_, window) if not all(inference.light[v.id] for v in ir.inputs(operation)):
             return _anchored(inference, result.shape, line_dimension(window))
         case ir.ReduceTile(_, _, value, dimension):
@@ -225,7 +225,7 @@ def _is_split(inference: Inference, source: Spread | None, dimension: int, opera
         return True  # its operand is a slice of a loaded value, which can be loaded again in any distribution
     if source is not None and source.kind == "blocked" and source.number != dimension:
         return True
-    user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "given" else None
+    user_map = inference.user_maps.get(source.number) if source is not None and source.kind == "user_map" else None
     return size & (size - 1) != 0 or (isinstance(user_map, WgMap) and user_map.sg_data[dimension] % size != 0)
 
 

@@ -12,7 +12,7 @@ from search_spaces.programs.language.ir import Shape, line_dimension
 
 Derived = Literal["drop", "group", "expand", "swap", "reshape"]
 Advance = Literal["major", "minor", "placed", "gathered", ""]
-Kind = Literal["result", "left", "right", "blocked", "given"] | Derived
+Kind = Literal["result", "left", "right", "blocked", "user_map"] | Derived
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Spread:
     - ``result``, ``left``, ``right``: Distribution of the result, left operand or right operand of product group
       ``number``.
     - ``blocked``: Distribution in blocks, whose contiguous lines run along dimension ``number``.
-    - ``given``: Map that the user wrote for value ``number``.
+    - ``user_map``: Map that the user wrote for value ``number``.
 
     The other kinds are derived from the distribution ``of`` by changing its tile:
 

@@ -86,7 +86,7 @@ class Distributions:
         match base.kind:
             case "blocked":
                 return next(a for a in self.anchors if (a.shape, a.along) == (base.shape, base.number))
-            case "given":
+            case "user_map":
                 return dict(self.user_maps)[base.number]
         return self.products[base.number]
 

@@ -16,6 +16,6 @@ def result_of(future: Future[Result]) -> Result:
     ``Future.result`` without a time limit can miss Ctrl-C: if the signal arrives just as the wait begins, Python
     handles it only when the wait ends.
     """
-    while not wait((future,), _SIGNAL_SECONDS).done:
-        pass
+    while not future.done():
+        wait((future,), _SIGNAL_SECONDS)
     return future.result()

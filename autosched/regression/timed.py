@@ -256,7 +256,7 @@ class _Timer:
                 self._programs,
                 rounds=rounds,
                 library=control == "library",
-                baselines=() if control in (None, "library") else (control,),
+                other_baselines=() if control in (None, "library") else (control,),
             )
             if all(entrant.status is Status.OK for entrant in entrants):
                 baseline, candidate, repeated = (entrant.seconds for entrant in entrants[:3])

@@ -44,7 +44,7 @@ def _fake_reduce(x: Any, kind: str = "sum", axis: int = -1) -> Any:
     return x.new_empty(shape, dtype=torch.uint32 if kind == "argmax" else x.dtype)
 
 
-def _fake_like(x: Any, *other_tensors: Any, **options: Any) -> Any:
+def _fake_like(x: Any, *arguments: Any, **options: Any) -> Any:
     return x.new_empty(x.shape)
 
 

@@ -31,13 +31,16 @@ OnRead = Callable[[str, Grade], None]
 
 @dataclass(frozen=True, eq=False)
 class RepeatedCall:
-    """Result of an operator, and the results of repeated calls in which undefined memory has other bytes."""
+    """Result of an operator, and the results of repeated calls in which undefined memory has other bytes.
+
+    ``other_runs`` has a pair for each repeated call: the copies of its arguments, and its result.
+    """
 
     result: Any
     func: Any
     args: Any
     kwargs: dict[str, Any]
-    repeated: list[tuple[_Copies, Any]]
+    other_runs: list[tuple[_Copies, Any]]
 
 
 class UndefinedValues:
@@ -78,11 +81,11 @@ class UndefinedValues:
         """Mark the bytes of an operator's new tensors and modified arguments that depend on undefined bytes."""
         name = call.func._schema.name.removeprefix("aten::")
         results = list(tensors_of(call.result))
-        other_results = [list(tensors_of(other)) for _, other in call.repeated]
+        other_results = [list(tensors_of(other)) for _, other in call.other_runs]
         if name in ("equal", "allclose"):
             differs = self._may_be_equal(call)
         else:  # if the results are numbers, compare their texts, because NaN is not equal to NaN
-            differs = not results and any(repr(other) != repr(call.result) for _, other in call.repeated)
+            differs = not results and any(repr(other) != repr(call.result) for _, other in call.other_runs)
         if differs:
             self._on_read(f"{name} depends on unwritten memory", "fault")
         for k, tensor in enumerate(results):
@@ -94,7 +97,7 @@ class UndefinedValues:
                 if name in _COMPARISONS:
                     self._forget_compared(tensor, list(tensors_of(call.args)))
         for tensor in written:
-            self._compare(tensor, [copy for each, _ in call.repeated if (copy := each.known(tensor)) is not None])
+            self._compare(tensor, [copy for each, _ in call.other_runs if (copy := each.known(tensor)) is not None])
 
     def _holds_value(self, tensor: torch.Tensor) -> Flags:
         """Return a flag for each element: True if all bytes of the element are defined."""

@@ -55,7 +55,7 @@ class PipelineStep:
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A user's Python function: the object ``function``, or else the function called ``name`` in the file at ``path``.
+    """A user's Python function: ``callable_object``, or else the function called ``name`` in the file at ``path``.
 
     The path is absolute, and ``content`` is the file's text. ``time_limit`` (seconds) and ``memory_limit`` (bytes)
     apply to each call; 0 if the kernel file does not set them.
@@ -64,7 +64,7 @@ class UserFunction:
     name: str
     path: str = ""
     content: str = ""
-    function: Callable[..., Any] | None = None
+    callable_object: Callable[..., Any] | None = None
     time_limit: float = 0.0
     memory_limit: int = 0
 

@@ -143,8 +143,8 @@ def source_of(file: KernelFile, values: Mapping[str, Result]) -> str:
     names = [p.name for p in file.parameters] + [a.name for a in file.attributes]
     passed = {name: values[name] for name in names} if file.passing != "template" else {}
     source, lines = file.source, []
-    if file.generator is not None and file.generator.function is not None:
-        source = str(file.generator.function(dict(values)))
+    if file.generator is not None and file.generator.callable_object is not None:
+        source = str(file.generator.callable_object(dict(values)))
     if file.passing == "struct":
         members = "".join(f"  static {_constant(name, value)}\n" for name, value in passed.items())
         lines.append(f"struct Config {{\n{members}}};")

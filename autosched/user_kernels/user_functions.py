@@ -55,8 +55,8 @@ def call(
     Raises:
         KernelFileError: The function fails, has an unknown parameter, or exceeds a limit. The message is one line.
     """
-    if function.function is not None:
-        results: Mapping[str, Any] = answer(function.function, {**numbers, **arrays})
+    if function.callable_object is not None:
+        results: Mapping[str, Any] = answer(function.callable_object, {**numbers, **arrays})
     else:
         results = _answer_of_worker(function, label, numbers, arrays, elements)
     if "error" in results:

@@ -161,7 +161,7 @@ class KernelSpec:
             document, KeyPositions(f"Kernel {name}"), folder, source=text, reference=reference, check=check
         )
         if callable(kernel_source):
-            kernel_file = replace(kernel_file, generator=UserFunction(name, function=kernel_source))
+            kernel_file = replace(kernel_file, generator=UserFunction(name, callable_object=kernel_source))
             kernel_file = replace(kernel_file, source=f"// {function_text(kernel_source)}\n{text}")
         return cls.of(kernel_file)
 

@@ -55,15 +55,15 @@ def make_runs(
         ValueError: Inputs do not fit the launch.
     """
     started = time.monotonic()
-    any_made = False
+    any_run = False
     for item in planned:
         if item.make is None or item.run_by_first:
             yield item, None
-        elif any_made and budget is not None and time.monotonic() - started > budget:
+        elif any_run and budget is not None and time.monotonic() - started > budget:
             yield item._replace(absent=NO_TIME), None
         else:
             run = item.make()
-            any_made = any_made or run is not None
+            any_run = any_run or run is not None
             yield item, None if run is None else replace(without_expected(run, suppressions), name=item.name)
 
 

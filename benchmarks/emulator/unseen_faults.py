@@ -142,7 +142,7 @@ FIRST: tuple[Fault, ...] = (
     Fault("columns after 2048 use the scales of the first columns", "scales", "wgmma_matmul", Matmul(1024, 8192, 1024, a="e5m2", scale="block"),
           {}, WGMMA, "const int column = work.n0 / block + q;", "const int column = work.n0 / block % 16 + q;"),
     Fault("the ring's parity does not change when stages are skipped", "orders", "wgmma_matmul", LARGE, {"ping_pong": 1}, WGMMA,
-          "      parity ^= stages / unsigned(C::stages) & 1u;\n", ""),
+          "      parity ^= count / unsigned(C::stages) & 1u;\n", ""),
     Fault("only the first four matrices of the batch are used", "indices", "wgmma_matmul", Matmul(1024, 1024, 1024, batch=8, a="bf16"), {}, WGMMA,
           "batch = id / (of_matrix * C::split_k);", "batch = id / (of_matrix * C::split_k) % 4;"),
     Fault("a box is overwritten although the TMA store of its previous contents may still read it", "orders", "wgmma_matmul", LARGE, {"store_buffers": (1, 2)}, WGMMA,

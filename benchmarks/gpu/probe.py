@@ -121,7 +121,12 @@ class Measures(Protocol):
     def measure(self, candidates: Sequence[Candidate]) -> Iterator[tuple[int, Measurement]]: ...
 
     def compare(
-        self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, baselines: Sequence[str] = ()
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        other_baselines: Sequence[str] = (),
     ) -> tuple[Entrant, ...]: ...
 
 

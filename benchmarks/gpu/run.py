@@ -59,7 +59,7 @@ from measurements.compiler.pool import CompilePool, NvrtcMissing
 from measurements.emulator import HostFailure, check_ready, emulate
 from measurements.files.text import first_line
 from measurements.runners.base import Candidate, Entrant, RunnerStopped
-from measurements.runners.cuda.libraries.baselines import BASELINES
+from measurements.runners.cuda.libraries.baselines import OTHER_BASELINES
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.trials import recording
 from measurements.trials.measurement import Measurement, Status
@@ -202,7 +202,7 @@ class Benchmark:
                 self._leave_out(f"the operator {name}: {problem}")
             else:
                 shapes.append((name, problem))
-        self._shapes(shapes, self._end, BASELINES)
+        self._shapes(shapes, self._end, OTHER_BASELINES)
 
     def _tests(self, seconds: float) -> None:
         """Run the tests marked gpu in a separate process.
@@ -468,7 +468,7 @@ class Benchmark:
             schedule = result.entrants[result.remeasured.standings[0].position]
         candidate = Candidate(problem, schedule, self._generate(problem, schedule, self.device))
         winner, *baselines = self.runner.compare(
-            [candidate], rounds=self.plan.rounds, library=True, baselines=entrants, warm_cache=warm_cache
+            [candidate], rounds=self.plan.rounds, library=True, other_baselines=entrants, warm_cache=warm_cache
         )
         compared = {
             name: _against(winner, entrant) for name, entrant in zip(("library", *entrants), baselines, strict=True)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autosched.version import VERSION
-from measurements.runners.cuda.libraries.baselines import BASELINES
+from measurements.runners.cuda.libraries.baselines import OTHER_BASELINES
 from measurements.trials.vendor_library import LIBRARY
 from search_spaces.catalogue import problem_from_json
 from search_spaces.hardware.devices import Device
@@ -32,7 +32,7 @@ def table(r: Mapping[str, Any], device: Device) -> str:
             f"random schedules of {short_name(problem_from_json(row['problem']))}: {row['trials']}, {statuses}"
         )
     lines.append("")
-    entrants = tuple(f"/{name}" for name in ("library", *BASELINES))
+    entrants = tuple(f"/{name}" for name in ("library", *OTHER_BASELINES))
     head = (
         "shape",
         "trials",
@@ -92,8 +92,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     failed = sum(row["failures"].values())
     short = short_name(problem_from_json(row["problem"]))
     if best is None:
-        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (8 + len(BASELINES)))
-    ratios = [_ratio(row["compared"], name) for name in ("library", *BASELINES)]
+        return (short, str(row["trials"]), str(row["trials"] - failed), *["-"] * (8 + len(OTHER_BASELINES)))
+    ratios = [_ratio(row["compared"], name) for name in ("library", *OTHER_BASELINES)]
     ratios += [_ratio(row["compared_warm"], name) for name in ("library", "cublaslt")]
     return (
         short,

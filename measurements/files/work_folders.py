@@ -25,7 +25,7 @@ from measurements.files.file_lock import lock
 _BUILD, _TEMPORARY = "build-", "autosched-work-"
 _LOCK, _NEW, _GROUP = "lock", "lock.new", "group-"
 _own: set[Path] = set()  # temporary folders of this process
-_MADE_WITHIN = 60.0  # seconds that a process may take between creating a folder and locking it
+_LOCK_WITHIN = 60.0  # seconds that a process may take between creating a folder and locking it
 
 
 @contextmanager
@@ -131,7 +131,7 @@ def remove_abandoned(parent: Path, prefix: str) -> None:
                 continue
             lock_file = folder / _LOCK
             if not lock_file.is_file():
-                if time.time() - folder.stat().st_mtime > _MADE_WITHIN:
+                if time.time() - folder.stat().st_mtime > _LOCK_WITHIN:
                     (folder / _NEW).unlink(missing_ok=True)
                     folder.rmdir()
                 continue

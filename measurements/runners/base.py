@@ -124,7 +124,7 @@ class Comparing(Protocol):
         *,
         rounds: int = 20,
         library: bool = True,
-        baselines: Sequence[str] = (),
+        other_baselines: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
         """Time candidates in alternation, in several rounds.
@@ -133,15 +133,15 @@ class Comparing(Protocol):
             candidates: One or more candidates of the same problem.
             rounds: Number of times that each candidate is timed.
             library: If True, the vendor's library is also timed.
-            baselines: Names of further baselines.
+            other_baselines: Names of further baselines.
             seed: Seed of the inputs and of the order in each round; None for the runner's seed.
 
         Returns:
-            An entrant for each candidate, for the vendor's library if requested, and for each of ``baselines``.
+            An entrant for each candidate, for the vendor's library if requested, and for each of ``other_baselines``.
 
         Raises:
             ValueError: There are no candidates, or candidates of several problems; or ``rounds`` is below 1, or a name
-                in ``baselines`` is unknown.
+                in ``other_baselines`` is unknown.
             RunnerStopped: The GPU can no longer be used.
         """
 

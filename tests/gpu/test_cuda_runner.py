@@ -10,7 +10,7 @@ from kernels import generate, space_of
 
 from measurements.compiler.pool import CompileCache, CompilePool
 from measurements.runners.base import Candidate
-from measurements.runners.cuda.libraries.baselines import BASELINES
+from measurements.runners.cuda.libraries.baselines import OTHER_BASELINES
 from measurements.runners.cuda.runner import CudaOptions, CudaRunner, cuda_available, cuda_device
 from measurements.runners.cuda.supervisor import TimeLimits
 from measurements.trials.measurement import Status
@@ -221,7 +221,7 @@ def test_a_comparison_finds_that_a_kernel_is_as_fast_as_itself(runner):
 def test_every_baseline_agrees_or_has_a_reason_for_its_absence(runner, torch_works, problem):
     schedule = space_of(problem, runner.device).sample(1, 0)[0]
     ours = Candidate(problem, schedule, generate(problem, schedule, runner.device))
-    own, library, *baselines = runner.compare([ours], rounds=5, baselines=BASELINES)
+    own, library, *baselines = runner.compare([ours], rounds=5, other_baselines=OTHER_BASELINES)
     assert own.status is Status.OK, own.reason
     for entrant in (library, *baselines):
         assert (len(entrant.seconds) == 5) is (entrant.status is Status.OK)

@@ -432,11 +432,11 @@ inline const Api& api() {
   return functions;
 }
 
-inline Error refused(Status status, int code, const std::string& description) {
+inline Error refused(Status status, int code, const std::string& subject) {
   const char* name = nullptr;
   const Api& a = api();
   if (a.error_name == nullptr || a.error_name(code, &name) != 0 || name == nullptr) name = "unknown error";
-  return {status, code, description + ": " + name + " (" + std::to_string(code) + ")"};
+  return {status, code, subject + ": " + name + " (" + std::to_string(code) + ")"};
 }
 
 inline Error ready() {

@@ -233,7 +233,7 @@ class _TimedRounds:
             [self._candidates[i] for i in self.running],
             rounds=rounds,
             library=self._with_library,
-            baselines=("copy",) if self._with_copy else (),
+            other_baselines=("copy",) if self._with_copy else (),
         )
         own, rest = answers[: len(self.running)], list(answers[len(self.running) :])
         library = rest.pop(0) if self._with_library and rest else None

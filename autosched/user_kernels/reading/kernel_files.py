@@ -392,7 +392,7 @@ class _KernelFileReader:
         if "constants" in table:  # expected contents from a T1 file
             constants = {str(k): float(v) for k, v in table.table("constants").items()}
             return KernelReference(
-                "constants", repr(constants), UserFunction("constants", function=_constants(constants))
+                "constants", repr(constants), UserFunction("constants", callable_object=_constants(constants))
             )
         if len(keys) + (function is not None) + (check is not None) > 1:
             table.fail("give one reference: python, kernel, or verify")

@@ -228,4 +228,4 @@ def callable_reference(function: Callable[..., Any]) -> KernelReference:
     References to functions with the same traits are equal.
     """
     name = getattr(function, "__qualname__", type(function).__name__)
-    return KernelReference(name, repr(traits(function)), UserFunction(name, function=function))
+    return KernelReference(name, repr(traits(function)), UserFunction(name, callable_object=function))

@@ -168,13 +168,13 @@ class _Passing:
             raise ValueError(f"a tensor map of type {name} needs an array of this type, not of {array.dtype.name}")
         return dtype
 
-    def other(self, array: Array, name: str) -> tuple[str, int]:
+    def extra_operand(self, array: Array, name: str) -> tuple[str, int]:
         """Register an operand that is not an argument, and return it."""
         operand, offset = self.operand(array, self.fresh(name) if self.regions[id(array)].operand is None else name)
-        self.note_other(operand)
+        self.note_extra_operand(operand)
         return operand.name, offset
 
-    def note_other(self, operand: Operand) -> None:
+    def note_extra_operand(self, operand: Operand) -> None:
         if operand not in self.extra_operands:
             self.extra_operands.append(operand)
 
@@ -197,7 +197,7 @@ class _Passing:
             each = _unsigned_bytes(content.dtype.itemsize)
             data = np.ascontiguousarray(content).reshape(-1).view(SCALAR_DTYPES[_UNSIGNED[each]].storage)
             name = self.fresh(f"symbol_{symbol}")
-            self.note_other(Operand(name, "inout", SCALAR_DTYPES[_UNSIGNED[each]], data.shape))
+            self.note_extra_operand(Operand(name, "inout", SCALAR_DTYPES[_UNSIGNED[each]], data.shape))
             self.inputs[name] = data
             bound[symbol] = name
         memory = Memory(
@@ -261,7 +261,7 @@ class _Passing:
         self.inputs[name] = np.zeros(len(values), np.uint64)
         for n, value in enumerate(values):
             if value is not None:
-                target, offset = self.other(value, f"{name}[{n}]")
+                target, offset = self.extra_operand(value, f"{name}[{n}]")
                 self.addresses.append(StoredAddress(name, _POINTER_BYTES * n, target, offset))
         return table
 
@@ -277,7 +277,7 @@ class _Passing:
             data += bytes(-len(data) % own)
             at = start + len(data)
             if isinstance(value, np.ndarray):
-                target, offset = self.other(value, f"{name}.{n}")
+                target, offset = self.extra_operand(value, f"{name}.{n}")
                 self.inside.append(Inside(k, at, target, offset))
                 data += bytes(_POINTER_BYTES)
             elif value is None:
@@ -311,7 +311,7 @@ class _Passing:
 
     def texture(self, value: Texture, name: str) -> int:
         """Return the handle of a texture or surface object for an array."""
-        target, offset = self.other(value.array, f"{name}.array")
+        target, offset = self.extra_operand(value.array, f"{name}.array")
         shape = list(value.array.shape)
         if value.channels not in (1, 2, 4) or (value.channels > 1 and (not shape or shape.pop() != value.channels)):
             raise ValueError(

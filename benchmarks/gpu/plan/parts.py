@@ -104,7 +104,7 @@ def yardsticks(session: Session) -> None:
         problem = by_key[key]
         candidate = session.candidate(problem, session.prepared.schedules[problem][0])
         names = ("autosched", "copy", "torch")
-        entrants = session.runner.compare([candidate], rounds=_ROUNDS, library=False, baselines=names[1:])
+        entrants = session.runner.compare([candidate], rounds=_ROUNDS, library=False, other_baselines=names[1:])
         rows = {name: _entrant(entrant) for name, entrant in zip(names, entrants, strict=True)}
         session.results.add("yardsticks", key, bytes=problem.min_bytes, entrants=rows)
         session.say(f"{key}: {', '.join(_rate(name, row, problem.min_bytes) for name, row in rows.items())}")
@@ -200,7 +200,7 @@ def compare(session: Session) -> None:
         order = [Schedule.from_json(r["template"], r["schedule"]) for r in measured.get(key, {}).get("order", ())]
         schedules = (order or list(session.prepared.schedules[problem]))[:ENTRANTS_OF_FINALS]
         candidates = [session.candidate(problem, schedule) for schedule in schedules]
-        *ours, library, fastest = session.runner.compare(candidates, rounds=_ROUNDS, baselines=("cublaslt",))
+        *ours, library, fastest = session.runner.compare(candidates, rounds=_ROUNDS, other_baselines=("cublaslt",))
         able = [entrant for entrant in ours if entrant.status is Status.OK]
         best = min(able, key=_median) if able else None
         ratios = {

@@ -86,7 +86,7 @@ class ExecutableLaunch:
         self._launch, self._module, self._state, self._report = launch, module, state, report
         self._sites = sites
         self._committed: tuple[Emulation, _Doubt] | None = None
-        self._unchosen: list[_Doubt] = []
+        self._uncommitted: list[_Doubt] = []
         state.may_overlap = state.may_overlap or launch.dependent
         if launch.dependent:
             launch.unfinished, launch.unfinished_reads = state.unfinished.get(launch.stream, ((), ()))
@@ -139,7 +139,7 @@ class ExecutableLaunch:
         if commit:
             self._committed = done, doubt
         else:
-            self._unchosen.append(doubt)
+            self._uncommitted.append(doubt)
         return done
 
     def _report_run(self, done: Emulation, doubt: _Doubt, suffix: str) -> None:
@@ -173,7 +173,7 @@ class ExecutableLaunch:
         done, doubt = self._committed
         known = {key for _, key in doubt.findings}
         for finding, key in (
-            item for doubt_of_run in self._unchosen for item in doubt_of_run.findings if item[1] not in known
+            item for doubt_of_run in self._uncommitted for item in doubt_of_run.findings if item[1] not in known
         ):
             self._report.add(finding, (*key, "fault"))
         self._report.wait_for_reader(doubt.findings)

@@ -46,43 +46,43 @@ class LaunchDescription:
     @classmethod
     def read(cls, text: str) -> LaunchDescription:
         """Parse the message about a launch, which ``run`` in ``library/launches.cpp`` sends."""
-        described = cls()
+        description = cls()
         for line in text.splitlines():
             key, _, rest = line.strip().partition(" ")
             words = rest.split()
             match key:
                 case "module":
-                    described.module = int(rest)
+                    description.module = int(rest)
                 case "kernel":
-                    described.kernel = rest
+                    description.kernel = rest
                 case "grid" | "block" | "cluster":
-                    setattr(described, key, tuple(map(int, words)))
+                    setattr(description, key, tuple(map(int, words)))
                 case "shared" | "stream":
-                    setattr(described, key, int(rest))
+                    setattr(description, key, int(rest))
                 case "cooperative" | "dependent":
-                    setattr(described, key, rest == "1")
+                    setattr(description, key, rest == "1")
                 case "heap":
-                    described.heap = (int(words[0]), int(words[1]))
+                    description.heap = (int(words[0]), int(words[1]))
                 case "site":
-                    described.timeline, described.frames = int(words[0]), frames_of(words[1])
+                    description.timeline, description.frames = int(words[0]), frames_of(words[1])
                 case "argument":
-                    described.arguments.append(rest)
+                    description.arguments.append(rest)
                 case "unknown":
-                    described.unknown.append((int(words[0]), int(words[1])))
+                    description.unknown.append((int(words[0]), int(words[1])))
                 case "buffer":
                     if words[1] == "device" and int(words[3]) <= _MOST_WATCHED:
-                        described.on_device.append((int(words[2]), int(words[3])))
-                    described.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
+                        description.on_device.append((int(words[2]), int(words[3])))
+                    description.buffers.append((words[0], "variable", int(words[2]), int(words[3]), False))
                 case "variable":
                     module, name, constant, unset, address, size = words
-                    if int(module) == described.module:
-                        described.symbols.append((name, len(described.buffers)))
+                    if int(module) == description.module:
+                        description.symbols.append((name, len(description.buffers)))
                     shown = "".join(demangled(name).rpartition("::")[2].split())
                     role = "input" if constant == "1" else "variable"
-                    described.buffers.append((shown, role, int(address), int(size), unset == "1"))
+                    description.buffers.append((shown, role, int(address), int(size), unset == "1"))
                 case "texture":
-                    described.textures.append((words[0], int(words[1]), " ".join(words[2:])))
-        return described
+                    description.textures.append((words[0], int(words[1]), " ".join(words[2:])))
+        return description
 
     def is_on_device(self, stretch: Stretch) -> bool:
         """Return True if the bytes are within one allocation that the host cannot access."""

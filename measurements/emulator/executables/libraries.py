@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import mmap
-import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from measurements.emulator.host.build import cache_folder, one_at_a_time
-from measurements.emulator.host.compiler import HostCompiler, HostFailure, host_compiler, main_complaint
+from measurements.emulator.host.build import COMPILE_SECONDS, cache_folder, one_at_a_time
+from measurements.emulator.host.compiler import (
+    HostCompiler,
+    HostFailure,
+    compiler_pool,
+    host_compiler,
+    main_complaint,
+    run_compiler,
+)
 from measurements.emulator.host.status import CompileStatus
 from measurements.files.work_folders import temporary_folder
 from measurements.interruptible import result_of
@@ -77,15 +82,17 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
             flags = [f"-DVERSION={RUNTIMES[soname]}", *linked]
             _compile(compiler, work / soname, _OF_A_VERSION, [*objects, *flags], soname, soname)
 
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with compiler_pool(work) as pool:
             driver = pool.submit(_compile, compiler, work / DRIVER, _OF_DRIVER, linked, DRIVER, "")
             parts = [pool.submit(_object, compiler, part, work) for part in _SHARED_PARTS]
             objects = [result_of(part) for part in parts]
-            for library in (*[pool.submit(runtime, soname) for soname in RUNTIMES], driver):
-                result_of(library)
+            for compilation in (*[pool.submit(runtime, soname) for soname in RUNTIMES], driver):
+                result_of(compilation)
         new_folder = folder.with_suffix(".new")
         shutil.rmtree(new_folder, ignore_errors=True)
-        shutil.copytree(work, new_folder, ignore=shutil.ignore_patterns("*.map", "*.o", "*.cpp", "lock"))
+        new_folder.mkdir()
+        for library in (_CORE, DRIVER, *RUNTIMES):
+            shutil.copy(work / library, new_folder)
         new_folder.rename(folder)
 
 
@@ -95,7 +102,7 @@ def _compiled_files(work: Path) -> int:
 
 def _object(compiler: HostCompiler, part: str, folder: Path) -> str:
     to = folder / f"{part}.o"
-    _run(compiler, "-c", "-o", str(to), _together(_SHARED_PARTS[part], to))
+    _run(compiler, folder, "-c", "-o", str(to), _together(_SHARED_PARTS[part], to))
     return str(to)
 
 
@@ -114,14 +121,21 @@ def _compile(
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
-    _run(compiler, "-o", str(to), _together(files, to), *flags, *extra)
+    _run(compiler, to.parent, "-o", str(to), _together(files, to), *flags, *extra)
 
 
-def _run(compiler: HostCompiler, *arguments: str) -> None:
+def _run(compiler: HostCompiler, folder: Path, *arguments: str) -> None:
+    """Run the compiler, with ``folder`` for its temporary files. Raises HostFailure."""
     command = [compiler.path, *_FLAGS, f"-I{_SOURCES}", f"-I{_RUNNER}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    if done.returncode != 0:
-        raise HostFailure(f"{compiler.path} cannot compile the libcudart replacement ({main_complaint(done.stderr)})")
+    try:
+        done = run_compiler(command, COMPILE_SECONDS, scratch=folder)
+    except subprocess.TimeoutExpired:
+        complaint = f"not done within {COMPILE_SECONDS:.0f} s"
+    else:
+        if done.returncode == 0:
+            return
+        complaint = main_complaint(done.stderr)
+    raise HostFailure(f"{compiler.path} cannot compile the libcudart replacement ({complaint})")
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:

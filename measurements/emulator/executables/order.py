@@ -321,11 +321,11 @@ class ExecutableOrder:
         if in_graph:
             remedy = "no path along the graph's edges orders the two accesses"
         return (
-            f"{self._access_text(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
-            f"{self._access_text(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
+            f"{self._actor(race.later, later)} {_verb(race.later.use)} {which} of {name}, which "
+            f"{self._actor(race.earlier, earlier)} {_verb(race.earlier.use)}: {remedy}"
         )
 
-    def _access_text(self, access: HostAccess, call_site: tuple[str, str, int]) -> str:
+    def _actor(self, access: HostAccess, call_site: tuple[str, str, int]) -> str:
         stream = ""
         if access.timeline == LEGACY:
             stream = " on the default stream"

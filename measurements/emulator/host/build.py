@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import count
@@ -22,8 +21,8 @@ from measurements.emulator.host.compiler import (
     check_host,
     check_nvrtc,
     compile_to,
+    compiler_pool,
     emulator_folder,
-    end_compilers,
     host_compiler,
     main_complaint,
 )
@@ -233,18 +232,12 @@ def _compile_parts(
 ) -> None:
     """Compile parts in ``folder``, and store each object at its path in the cache. Raises HostFailure."""
     ready = _standard_headers(compiler, flags, folder) if len(missing) > FEW_PARTS else ()
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        try:
-            compilations = [
-                pool.submit(_compile_part, compiler, part, flags, folder, ready, target)
-                for part, target in missing.items()
-            ]
-            for compilation in compilations:
-                result_of(compilation)
-        except BaseException:  # after Ctrl-C or a failed part, other compilers are terminated
-            pool.shutdown(wait=False, cancel_futures=True)
-            end_compilers(folder)
-            raise
+    with compiler_pool(folder) as pool:
+        compilations = [
+            pool.submit(_compile_part, compiler, part, flags, folder, ready, target) for part, target in missing.items()
+        ]
+        for compilation in compilations:
+            result_of(compilation)
 
 
 def _standard_headers(compiler: HostCompiler, flags: tuple[str, ...], folder: Path) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -134,12 +135,59 @@ def compile_to(
         HostFailure: If the compiler cannot be started.
         subprocess.TimeoutExpired: If the compilation took longer than ``seconds``.
     """
-    done = _run([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
+    done = run_compiler([compiler.path, *compiler.flags, *arguments, "-o", str(built)], seconds, text, built.parent)
     if done.returncode != 0:
         return done.stderr
     if not built.is_file() or built.stat().st_size == 0:
         return f"{done.stderr}\nit reported success but wrote no output"
     return None
+
+
+def run_compiler(
+    command: Sequence[str], seconds: float, text: str = "", scratch: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a compiler with English messages, which ``first_error`` parses.
+
+    The compiler runs in a process group of its own, so that its child processes can be killed with it.
+
+    Args:
+        command: The compiler and its arguments.
+        seconds: Time limit. The compiler is killed when it is exceeded.
+        text: Standard input.
+        scratch: Folder for temporary files, whose compilers ``end_compilers`` terminates.
+
+    Raises:
+        HostFailure: If the compiler cannot be started.
+        subprocess.TimeoutExpired: If the compiler took longer than ``seconds``.
+    """
+    environment = {} if scratch is None else {"TMPDIR": str(scratch)}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "LC_ALL": "C", **environment},
+            process_group=0,
+        )
+    except OSError as error:
+        raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
+    if scratch is not None:
+        note_compiler(scratch, process.pid)
+    with process:
+        _running[process.pid] = scratch
+        try:
+            if scratch in _ended:  # end_compilers was called for this folder while the compiler was starting
+                _kill_group(process.pid)
+            stdout, complained = process.communicate(text, seconds)
+        except BaseException:
+            _kill_group(process.pid)
+            raise
+        finally:
+            del _running[process.pid]
+    return subprocess.CompletedProcess(command, process.returncode, harmless(stdout), harmless(complained))
 
 
 def first_error(log: str) -> str | None:
@@ -190,7 +238,7 @@ def _describe(path: str) -> HostCompiler:
 
 def _answer(path: str, question: str) -> str:
     try:
-        done = _run([path, question], _ANSWER_SECONDS)
+        done = run_compiler([path, question], _ANSWER_SECONDS)
     except subprocess.TimeoutExpired:
         raise HostFailure(f"{path} {question} did not end within {_ANSWER_SECONDS:.0f} s: {_REPAIR}") from None
     if done.returncode != 0 or not done.stdout.strip():
@@ -199,42 +247,19 @@ def _answer(path: str, question: str) -> str:
     return done.stdout.strip()
 
 
-def _run(
-    command: Sequence[str], seconds: float, text: str = "", scratch: Path | None = None
-) -> subprocess.CompletedProcess[str]:
-    """Run a compiler with English messages, which ``first_error`` parses.
+@contextmanager
+def compiler_pool(folder: Path) -> Iterator[ThreadPoolExecutor]:
+    """Create a thread pool for compilations in ``folder``.
 
-    The compiler runs in a process group of its own, so that its child processes can be killed with it. ``scratch`` is
-    the folder for its temporary files.
+    After Ctrl-C or a failed compilation, other compilers are terminated, and pending compilations are cancelled.
     """
-    environment = {} if scratch is None else {"TMPDIR": str(scratch)}
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**os.environ, "LC_ALL": "C", **environment},
-            process_group=0,
-        )
-    except OSError as error:
-        raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
-    if scratch is not None:
-        note_compiler(scratch, process.pid)
-    with process:
-        _running[process.pid] = scratch
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         try:
-            if scratch in _ended:  # end_compilers was called for this folder while the compiler was starting
-                _kill_group(process.pid)
-            stdout, complained = process.communicate(text, seconds)
+            yield pool
         except BaseException:
-            _kill_group(process.pid)
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_compilers(folder)
             raise
-        finally:
-            del _running[process.pid]
-    return subprocess.CompletedProcess(command, process.returncode, harmless(stdout), harmless(complained))
 
 
 def end_compilers(folder: Path) -> None:

@@ -327,12 +327,12 @@ void on_time_limit(int) {
   // A thread that waits forever is more informative than the thread that ran last.
   if (const Thread* waits = waiting_thread(machine)) {
     char message[512];
-    const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->polled_address));
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(waits->spin_address));
     std::snprintf(
         message, sizeof message,
         "the launch reached the time limit: %s waits here%s%s, polling a value that never changes",
-        describe(machine, waits->accessor, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
-    report_end(machine.report, "timeout", waits->poll_site, message);
+        describe(machine, waits->agent, machine.block_index).c_str(), where.empty() ? "" : " for ", where.c_str());
+    report_end(machine.report, "timeout", waits->spin_site, message);
   } else {
     last_words(machine, "timeout", "the launch reached the time limit");
   }

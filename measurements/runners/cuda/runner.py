@@ -25,7 +25,7 @@ from measurements.files.text import one_line
 from measurements.runners.base import Candidate, Entrant, RunnerStopped, runnable
 from measurements.runners.cuda import check_kernels
 from measurements.runners.cuda.device import WORKER_MODULE, cuda_available, cuda_count, cuda_device
-from measurements.runners.cuda.libraries.baselines import BASELINES
+from measurements.runners.cuda.libraries.baselines import OTHER_BASELINES
 from measurements.runners.cuda.race import RaceRule
 from measurements.runners.cuda.references import PARTS, DataSet, References
 from measurements.runners.cuda.requests import (
@@ -179,7 +179,7 @@ class CudaRunner(PoolRunner):
         *,
         rounds: int = 20,
         library: bool = True,
-        baselines: Sequence[str] = (),
+        other_baselines: Sequence[str] = (),
         seed: int | None = None,
         warm_cache: bool | None = None,
     ) -> tuple[Entrant, ...]:
@@ -191,7 +191,7 @@ class CudaRunner(PoolRunner):
             candidates: One or more candidates of the same problem.
             rounds: Number of times that each candidate is timed.
             library: If True, the vendor's library is also timed.
-            baselines: Names of further baselines (``BASELINES`` in libraries/baselines.py).
+            other_baselines: Names of further baselines (``OTHER_BASELINES`` in libraries/baselines.py).
             seed: Seed of the inputs and of the order in each round; None for the default.
             warm_cache: If True, operands may be in the L2 cache; None for the policy of ``options``.
 
@@ -200,12 +200,12 @@ class CudaRunner(PoolRunner):
 
         Raises:
             ValueError: There are no candidates, or candidates of several problems; or ``rounds`` is below 1, or a name
-                in ``baselines`` is unknown.
+                in ``other_baselines`` is unknown.
             RunnerStopped: The GPU can no longer be used.
         """
-        unknown = sorted(set(baselines) - set(BASELINES))
+        unknown = sorted(set(other_baselines) - set(OTHER_BASELINES))
         if unknown:
-            raise ValueError(f"unknown baselines {', '.join(unknown)}: use {', '.join(BASELINES)}")
+            raise ValueError(f"unknown baselines {', '.join(unknown)}: use {', '.join(OTHER_BASELINES)}")
         if not candidates or rounds < 1 or len({c.problem.key() for c in candidates}) != 1:
             raise ValueError("a comparison needs candidates of one problem and at least one round")
         compiled = [
@@ -214,14 +214,14 @@ class CudaRunner(PoolRunner):
         ]
         problem = candidates[0].problem
         data = self._data_key(problem, self.options.seed + 1 if seed is None else seed, warm_cache)
-        all_baselines = [*(["library"] if library else []), *baselines]
+        baselines = [*(["library"] if library else []), *other_baselines]
         able = [i for i, program in enumerate(compiled) if isinstance(program, Compiled)]
 
         def run(supervisor: Supervisor) -> Outcome:
             programs = [(i, program) for i, program in enumerate(compiled) if isinstance(program, Compiled)]
             kernels = [_sent(candidates[i], program) for i, program in programs]
-            request = Compare(data.key, kernels, rounds, all_baselines, self.options.launch_limit, self._graph_below)
-            limit = self.options.limits.candidate * (len(able) + len(all_baselines) + 1)
+            request = Compare(data.key, kernels, rounds, baselines, self.options.launch_limit, self._graph_below)
+            limit = self.options.limits.candidate * (len(able) + len(baselines) + 1)
             message = to_message(request, {program.digest: program.cubin for _, program in programs})
             return supervisor.run(data.key, partial(self._prepare, data), message, limit)
 
@@ -234,7 +234,7 @@ class CudaRunner(PoolRunner):
                 entrants.append(Entrant(f"candidate {i}", program.status, program.reason, ()))
             else:
                 entrants.append(_entrant(f"candidate {i}", answers, able.index(i), outcome))
-        for i, name in enumerate(all_baselines):
+        for i, name in enumerate(baselines):
             entrants.append(_entrant(name, answers, len(able) + i, outcome))
         return tuple(entrants)
 

@@ -81,7 +81,7 @@ class FleetRunner(PoolRunner):
         *,
         rounds: int = 20,
         library: bool = True,
-        baselines: Sequence[str] = (),
+        other_baselines: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
         """Time candidates in alternation on one GPU, as ``CudaRunner.compare`` does.
@@ -92,7 +92,7 @@ class FleetRunner(PoolRunner):
             candidates: One or more candidates of the same problem.
             rounds: Number of times that each candidate is timed.
             library: If True, the vendor's library is also timed.
-            baselines: Names of further baselines.
+            other_baselines: Names of further baselines.
             seed: As in ``CudaRunner.compare``.
 
         Returns:
@@ -108,7 +108,7 @@ class FleetRunner(PoolRunner):
             for c, future in zip(candidates, compiled, strict=True)
         ]
         able = [i for i, module in enumerate(modules) if isinstance(module, Compiled)]
-        options = {"rounds": rounds, "library": library, "baselines": tuple(baselines), "seed": seed}
+        options = {"rounds": rounds, "library": library, "other_baselines": tuple(other_baselines), "seed": seed}
         works = [self._work(candidates[i], modules[i]) for i in able]
         entrants: Sequence[Entrant] = self._answer(
             candidates[0].problem, "compare", lambda actor, *arguments: actor.compare.remote(*arguments, works, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-MADE_ROWS = 1 << 25  # maximum number of rows of all joins together; joining this many rows takes some seconds
+JOINED_ROWS = 1 << 25  # maximum number of rows of all joins together; joining this many rows takes some seconds
 
 
 class TooTightlyTied(ValueError):
@@ -14,7 +14,7 @@ class TooTightlyTied(ValueError):
 class RowsLeft:
     """Number of rows that joins may still produce; if they produce more, counting fails."""
 
-    def __init__(self, rows: int = MADE_ROWS) -> None:
+    def __init__(self, rows: int = JOINED_ROWS) -> None:
         self._rows = rows
 
     def take(self, rows: int, names: Iterable[str]) -> None:

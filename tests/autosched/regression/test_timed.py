@@ -96,7 +96,7 @@ class Gpu:
             *,
             rounds: int = 20,
             library: bool = True,
-            baselines: Sequence[str] = (),
+            other_baselines: Sequence[str] = (),
             seed: int | None = None,
         ) -> tuple[Entrant, ...]:
             gpu = self.gpu
@@ -115,7 +115,7 @@ class Gpu:
                 factor = slow.get(candidate.kernel.digest, 1.0) * gpu.position_factors[position]
                 seconds = tuple(machine * factor * noise()) if status is Status.OK else ()
                 entrants.append(Entrant(f"candidate {position}", status, "" if seconds else "on demand", seconds))
-            for control in [*(["library"] if library else []), *baselines]:
+            for control in [*(["library"] if library else []), *other_baselines]:
                 self.controls.append(control)
                 status = Status.CRASHED if down else gpu.library if control == "library" else Status.OK
                 seconds = tuple(2 * machine * noise()) if status is Status.OK else ()

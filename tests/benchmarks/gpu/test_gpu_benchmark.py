@@ -245,8 +245,8 @@ def test_a_missing_baseline_is_reported_once(make_runner, tmp_path, no_tests):
     runner = make_runner()
     able = runner.compare
 
-    def compare(*positional, baselines=(), **options):
-        absent = [Entrant(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in baselines]
+    def compare(*positional, other_baselines=(), **options):
+        absent = [Entrant(name, Status.LAUNCH_ERROR, "it is not installed", ()) for name in other_baselines]
         return (*able(*positional, **options), *absent)
 
     runner.compare = compare

@@ -55,7 +55,12 @@ class VirtualRunner:
                 yield i, Measurement(Status.OK, Provenance.MEASURED, timing=timing, error=0.2)
 
     def compare(
-        self, candidates: Sequence[Candidate], *, rounds: int = 20, library: bool = True, baselines: Sequence[str] = ()
+        self,
+        candidates: Sequence[Candidate],
+        *,
+        rounds: int = 20,
+        library: bool = True,
+        other_baselines: Sequence[str] = (),
     ) -> tuple[Entrant, ...]:
         entrants = [Entrant(f"{i}", Status.OK, "", tuple(self._seconds(c))) for i, c in enumerate(candidates)]
         return (*entrants, Entrant("library", Status.LAUNCH_ERROR, "no cuBLAS here", ()))

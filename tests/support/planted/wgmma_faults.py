@@ -232,10 +232,10 @@ FAULTS = (
     # Several tiles per block.
     WgmmaFault("each tile begins with the first stage", PERSISTENT,
                "for_each_work(chosen.order, [&](const Work& work, int, bool) {" + _FIRST_ROUND,
-               "for_each_work(chosen.order, [&, at = stage](const Work& work, int, bool) { Stage stage = at;"
+               "for_each_work(chosen.order, [&, at = stage](const Work& work, int, bool) { PipelineState stage = at;"
                + _FIRST_ROUND, LOST),
     WgmmaFault("skipped stages do not change the parity", TURNS,
-               "parity ^= stages / unsigned(C::stages) & 1u;", "", LOST),
+               "parity ^= count / unsigned(C::stages) & 1u;", "", LOST),
     WgmmaFault("strides over blocks, not clusters", ALL, "int(gridDim.x / unsigned(cluster))", "int(gridDim.x)",
                (WRONG, K.UNWRITTEN_OUTPUT, K.BARRIER_NOT_REACHED)),
     WgmmaFault("the stride exceeds the number of launched clusters", TURNED, "next += launched", "next += launched + 1",

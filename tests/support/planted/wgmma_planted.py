@@ -181,8 +181,8 @@ PLANTED = (
             {"(int i = 0; i < C::stages;": "(int i = Plan::rank() ? 0 : 99; i < C::stages;"}),
     Planted("the barriers are initialised after the synchronisation", ALONG_M, K.MBARRIER_MISUSE,
             {"    sync();\n    if (warp >= consumer_warps)": "    if (warp >= consumer_warps)",
-             "    const Stage first{ptx::shared_memory()};":
-             "    const Stage first{ptx::shared_memory()};\n    sync();"}),
+             "    const PipelineState first{ptx::shared_memory()};":
+             "    const PipelineState first{ptx::shared_memory()};\n    sync();"}),
     # Tiles in a block.
     Planted("the last tile is left out", PERSISTENT, K.UNWRITTEN_OUTPUT,
             {"next < works; next": "turn == 0 || next + launched < works; next"}),

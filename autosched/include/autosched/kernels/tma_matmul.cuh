@@ -50,7 +50,7 @@ struct TmaMatmul {
   using Warp = WarpTile<C>;
   using Work = MatmulWork<C>;
   using Accumulators = typename Warp::Accumulators;
-  using Stage = tile::RingStage<C>;
+  using PipelineState = tile::PipelineState<C>;
   static constexpr int tile_steps = C::tile_k / I::k;
   static constexpr int barriers_at = C::shared_bytes - 16 * C::stages;
   static constexpr int results_at = C::stream_k ? C::stages * C::stage_bytes : 0;
@@ -91,7 +91,7 @@ struct TmaMatmul {
       ptx::fence_mbarrier_init();  // makes the barriers visible to TMA
     }
     ptx::barrier_sync();
-    Stage stage(shared, shared + unsigned(barriers_at));
+    PipelineState stage(shared, shared + unsigned(barriers_at));
     // A shuffle lets ptxas know that the value is warp-uniform.
     if (int(ptx::shfl_idx(threadIdx.x / 32, 0)) == C::consumer_warps) {
       if (ptx::elect()) Work::for_each(order, [&](const Work& work) { produce(a, b, work, stage); });
@@ -115,7 +115,7 @@ struct TmaMatmul {
 
   // The producer, one thread: fills each stage as soon as it is empty.
   __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const Work& work,
-                                                 Stage& stage) {
+                                                 PipelineState& stage) {
 #pragma unroll 1
     for (int t = 0; t < work.count; ++t, stage.advance()) {
       while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
@@ -138,7 +138,7 @@ struct TmaMatmul {
   }
 
   // The multiplying warps: multiply all k-tiles of a part.
-  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, Stage& stage) {
+  __device__ static __forceinline__ void multiply(Accumulators& acc, Scales scales, const Work& work, PipelineState& stage) {
     const int warp_m = work.warp_m(), warp_n = work.warp_n(), lane = work.lane();
     const auto release = [&] {
       ptx::fence_async_proxy();  // orders TMA's next writes after this lane's reads; the mbarrier does not order them

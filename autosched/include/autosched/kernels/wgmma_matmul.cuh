@@ -42,7 +42,7 @@ namespace autosched {
 template <class Config>
 struct WgmmaMatmul : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
-  using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Stage;
+  using typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::PipelineState;
   using Plan::cluster, Plan::consumer_warps, Plan::full_arrivals, Plan::reallocates_registers, Plan::peers,
       Plan::sharing, Plan::threads_copy;
   using Producers = WgmmaProducers<Config>;
@@ -63,12 +63,12 @@ struct WgmmaMatmul : WgmmaPlan<Config> {
   __device__ static __forceinline__ void run(const FromA& a, const FromB& b, const End& ends, Out* out,
                                              const ptx::TensorMap* out_map, float* partials, unsigned* counters,
                                              const ByLaunch& chosen) {
-    const Stage first{ptx::shared_memory()};
+    const PipelineState first{ptx::shared_memory()};
     const int warp = Plan::warp();
     if (warp == 0 && ptx::elect()) {
       if constexpr (C::access_a == 0) ptx::prefetch_map(a);
       if constexpr (C::access_b == 0) ptx::prefetch_map(b);
-      Stage stage = first;
+      PipelineState stage = first;
 #pragma unroll 1
       for (; stage.parity == 0; stage.advance()) {
         ptx::mbarrier_init(stage.full(), full_arrivals);

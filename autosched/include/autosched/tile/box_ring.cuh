@@ -49,24 +49,24 @@ struct BoxLoads<First, Rest...> {
 
 // Pipeline state: a position in the ring. `barriers` is the address of the ring's first mbarrier.
 template <class C>
-struct RingStage {
+struct PipelineState {
   unsigned tile, barriers;
-  int stage = 0;
+  int index = 0;
   unsigned parity = 0;  // parity of the number of completed rounds
-  __device__ __forceinline__ RingStage(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
+  __device__ __forceinline__ PipelineState(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
   // The pipeline state after `begun` iterations.
-  __device__ __forceinline__ RingStage(unsigned shared, unsigned barriers, int begun)
+  __device__ __forceinline__ PipelineState(unsigned shared, unsigned barriers, int begun)
       : tile(shared + unsigned(begun % C::stages * C::stage_bytes)),
         barriers(barriers),
-        stage(begun % C::stages),
+        index(begun % C::stages),
         parity(unsigned(begun / C::stages) & 1u) {}
-  __device__ __forceinline__ unsigned full() const { return barriers + unsigned(16 * stage); }
+  __device__ __forceinline__ unsigned full() const { return barriers + unsigned(16 * index); }
   __device__ __forceinline__ unsigned empty() const { return full() + 8; }
   __device__ __forceinline__ void advance() {
     tile += unsigned(C::stage_bytes);
-    if (++stage == C::stages) {
+    if (++index == C::stages) {
       tile -= unsigned(C::stages * C::stage_bytes);
-      stage = 0;
+      index = 0;
       parity ^= 1u;
     }
   }
@@ -94,7 +94,7 @@ template <class C, class Loads, class Body>
 __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun,
                                              int warp, const Body& body) {
   constexpr int ahead = C::stages > 1 ? C::stages - 1 : 1;
-  RingStage<C> stage(shared, barriers, begun), next(shared, barriers, begun);
+  PipelineState<C> stage(shared, barriers, begun), next(shared, barriers, begun);
   const auto fill = [&] {
     if constexpr (Loads::tma_bytes > 0) {
       if (warp == 0 && ptx::elect()) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void box_pipeline(Loads& loads, unsigned shared, unsi
 // Producer warp: one thread fills each stage as soon as it is empty.
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsigned barriers, int steps, int begun = 0) {
-  RingStage<C> stage(shared, barriers, begun);
+  PipelineState<C> stage(shared, barriers, begun);
 #pragma unroll 1
   for (int s = 0; s < steps; ++s, stage.advance()) {
     while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
@@ -160,7 +160,7 @@ __device__ __forceinline__ void box_produce(Loads& loads, unsigned shared, unsig
 template <class C, class Body>
 __device__ __forceinline__ void box_consume(unsigned shared, unsigned barriers, int steps, int begun, int lane,
                                             const Body& body) {
-  RingStage<C> stage(shared, barriers, begun);
+  PipelineState<C> stage(shared, barriers, begun);
   unsigned unreleased = 0;
   const auto release = [&](unsigned empty) {
     ptx::warp_sync();  // all lanes have read the stage
@@ -215,13 +215,14 @@ struct More {
 };
 
 // Runs `steps` iterations whose first product runs one iteration ahead.
-// - `first(stage)` issues the first product of iteration 0 and waits for it.
-// - `body(more, stage, iteration, ready)` executes everything after the first product of an iteration. If `more`, it
-//   also issues the first product of the next iteration. When `body` is called, the last product of the previous
-//   iteration is still in flight. So `body` must call `ready` before it uses the stage or the sums of this product.
+// - `first(stage address)` issues the first product of iteration 0 and waits for it.
+// - `body(more, stage address, iteration, ready)` executes everything after the first product of an iteration. If
+//   `more`, it also issues the first product of the next iteration. When `body` is called, the last product of the
+//   previous iteration is still in flight. So `body` must call `ready` before it uses the stage or the sums of this
+//   product.
 // - `proceed` waits for the stage to be full. If there is a previous stage, `proceed` also releases it.
 template <class C, class Proceed, class FirstProduct, class Body>
-__device__ __forceinline__ void run_ahead(RingStage<C>& stage, int steps, const Proceed& proceed,
+__device__ __forceinline__ void run_ahead(PipelineState<C>& stage, int steps, const Proceed& proceed,
                                           const FirstProduct& first, const Body& body) {
   proceed(false);
   first(stage.tile);
@@ -242,7 +243,7 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
                                                    const FirstProduct& first, const Body& body) {
   static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
   if (steps <= 0) return;
-  RingStage<C> stage(shared, barriers), next(shared, barriers);
+  PipelineState<C> stage(shared, barriers), next(shared, barriers);
   int filled = 0;
   const auto fill = [&] {
     if (filled > steps) return;
@@ -267,7 +268,7 @@ __device__ __forceinline__ void box_pipeline_ahead(Loads& loads, unsigned shared
 template <class C, class Loads>
 __device__ __forceinline__ void box_produce_ahead(Loads& loads, unsigned shared, unsigned barriers, int steps) {
   if (steps <= 0) return;
-  RingStage<C> stage(shared, barriers);
+  PipelineState<C> stage(shared, barriers);
 #pragma unroll 1
   for (int t = 0; t <= steps; ++t, stage.advance()) {
     while (!ptx::mbarrier_try_wait(stage.empty(), stage.parity ^ 1u)) {  // in the first round all stages are empty
@@ -283,7 +284,7 @@ __device__ __forceinline__ void box_consume_ahead(unsigned shared, unsigned barr
                                                   const FirstProduct& first, const Body& body) {
   static_assert(C::stages >= 2, "rule products_ahead: a product reads one stage while another is filled");
   if (steps <= 0) return;
-  RingStage<C> stage(shared, barriers);
+  PipelineState<C> stage(shared, barriers);
   unsigned unreleased = 0;
   run_ahead(
       stage, steps,

@@ -113,7 +113,7 @@ template <class C, class Body>
 __device__ __forceinline__ void tensor_consume(unsigned shared, unsigned barriers, unsigned done, int steps, int warp,
                                                const Body& body) {
   if (warp == 0 && ptx::elect()) {
-    RingStage<C> stage(shared, barriers);
+    PipelineState<C> stage(shared, barriers);
 #pragma unroll 1
     for (int s = 0; s < steps; ++s, stage.advance()) {
       while (!ptx::mbarrier_try_wait(stage.full(), stage.parity)) {

@@ -38,9 +38,11 @@ class Intervals {
   // The intersection of the set with a range.
   std::vector<Stretch> in(std::uint64_t from, std::uint64_t to) const {
     std::vector<Stretch> common;
-    auto it = stretches_.upper_bound(from);
-    if (it != stretches_.begin() && std::prev(it)->second > from) --it;
-    for (; it != stretches_.end() && it->first < to; ++it) common.emplace_back(std::max(it->first, from), std::min(it->second, to));
+    auto stretch = stretches_.upper_bound(from);
+    if (stretch != stretches_.begin() && std::prev(stretch)->second > from) --stretch;
+    for (; stretch != stretches_.end() && stretch->first < to; ++stretch) {
+      common.emplace_back(std::max(stretch->first, from), std::min(stretch->second, to));
+    }
     return common;
   }
   bool has_all(std::uint64_t from, std::uint64_t to) const {
@@ -58,9 +60,9 @@ class Intervals {
 
  private:
   std::map<std::uint64_t, std::uint64_t>::iterator first_behind(std::uint64_t from) {
-    auto it = stretches_.upper_bound(from);
-    if (it != stretches_.begin() && std::prev(it)->second > from) --it;
-    return it;
+    auto stretch = stretches_.upper_bound(from);
+    if (stretch != stretches_.begin() && std::prev(stretch)->second > from) --stretch;
+    return stretch;
   }
   std::map<std::uint64_t, std::uint64_t> stretches_;
 };

@@ -123,8 +123,8 @@ Group choose(const Warp& w, Lanes runnable, bool ahead) {
   for_lanes(lanes, [&](unsigned k) {
     Thread& t = w.thread[k];
     t.spins = same;
-    t.poll_site = i.site;
-    t.polled_address = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
+    t.spin_site = i.site;
+    t.spin_address = read_bits(w, i.source(0), i.width_of_source(0), k) + static_cast<std::uint64_t>(i.immediate[0]);
   });
   if (!same) {
     machine.idle_polls = 0;

@@ -5,7 +5,7 @@ namespace autosched::emulator {
 
 void View::grant(Grant g) {
   const auto at = std::lower_bound(grants.begin(), grants.end(), g, before);
-  if (at != grants.end() && at->accessor == g.accessor) {
+  if (at != grants.end() && at->agent == g.agent) {
     at->epoch = std::max(at->epoch, g.epoch);
   } else {
     grants.insert(at, g);
@@ -15,7 +15,7 @@ void View::grant(Grant g) {
 void View::add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch) {
   if (!whole) {
     for (; lanes != 0; lanes &= lanes - 1) {
-      grant({accessor_of(w, static_cast<unsigned>(std::countr_zero(lanes))), epoch});
+      grant({agent_of(w, static_cast<unsigned>(std::countr_zero(lanes))), epoch});
     }
     return;
   }
@@ -35,8 +35,8 @@ void View::join(const View& other) {
   std::merge(grants.begin(), grants.end(), other.grants.begin(), other.grants.end(), std::back_inserter(all), before);
   grants.clear();
   for (const Grant& g : all) {
-    if (const unsigned actor = warp_of(g.accessor); actor < up_to.size() && g.epoch <= up_to[actor]) continue;
-    if (!grants.empty() && grants.back().accessor == g.accessor) {
+    if (const unsigned actor = warp_of(g.agent); actor < up_to.size() && g.epoch <= up_to[actor]) continue;
+    if (!grants.empty() && grants.back().agent == g.agent) {
       grants.back().epoch = std::max(grants.back().epoch, g.epoch);
     } else {
       grants.push_back(g);
@@ -44,11 +44,11 @@ void View::join(const View& other) {
   }
 }
 
-bool View::granted(Accessor accessor, Epoch epoch) const {
-  for (std::uint32_t lanes = lanes_of(accessor); lanes != 0; lanes &= lanes - 1) {
-    const Accessor lane = accessor_of(warp_of(accessor), static_cast<unsigned>(std::countr_zero(lanes)));
+bool View::granted(Agent agent, Epoch epoch) const {
+  for (std::uint32_t lanes = lanes_of(agent); lanes != 0; lanes &= lanes - 1) {
+    const Agent lane = agent_of(warp_of(agent), static_cast<unsigned>(std::countr_zero(lanes)));
     const auto at = std::lower_bound(grants.begin(), grants.end(), Grant{lane, 0}, before);
-    if (at == grants.end() || at->accessor != lane || epoch > at->epoch) return false;
+    if (at == grants.end() || at->agent != lane || epoch > at->epoch) return false;
   }
   return true;
 }
@@ -140,7 +140,7 @@ void Clocks::share(unsigned w, std::uint32_t lanes, std::uint32_t living) {
   if (is_group(lanes)) {
     Alone own{lanes, 0, {}};
     for (std::uint32_t left = lanes; left != 0; left &= left - 1) {
-      own.knowledge.seen.grant({accessor_of(w, static_cast<unsigned>(std::countr_zero(left))), now[w]});
+      own.knowledge.seen.grant({agent_of(w, static_cast<unsigned>(std::countr_zero(left))), now[w]});
     }
     mine.push_back(std::move(own));
   } else {
@@ -252,13 +252,13 @@ void Clocks::fence_proxy(unsigned w, std::uint32_t lanes, bool whole) {
   tick(w);
 }
 
-bool Clocks::any_knows(Accessor before, Epoch epoch, unsigned w) const {
+bool Clocks::any_knows(Agent before, Epoch epoch, unsigned w) const {
   return known[w].seen.holds(before, epoch) ||
          std::any_of(alone[w].begin(), alone[w].end(),
                      [&](const Alone& a) { return a.knowledge.seen.holds(before, epoch); });
 }
 
-bool Clocks::hold_alone(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const {
+bool Clocks::hold_alone(View Knowledge::*view, Agent before, Epoch epoch, Agent me) const {
   const unsigned w = warp_of(me);
   std::uint32_t knowing = 0;
   for (const Alone& a : alone[w]) {

@@ -20,46 +20,46 @@ constexpr unsigned max_warps = 128;    // warps of all blocks that run together
 constexpr unsigned max_actors = 1024;  // the first actors are the warps
 
 using Epoch = std::uint32_t;
-// An accessor of memory: actor * 64 + lane. Lane 32 stands for a collective access of a whole warp, or for an access by
+// An agent, whose actions are ordered: actor * 64 + lane. Lane 32 stands for a whole warp together, or for
 // an actor without lanes. Higher numbers stand for an aligned half of a warp (33, 34), quarter (35 to 38), eighth (39
 // to 46) or pair of lanes (47 to 62).
-using Accessor = std::uint16_t;
+using Agent = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // kind of event: a flag was read (block_order.cpp)
 // kind of event: a poll without acquire observed the end of an mbarrier's phase
 constexpr std::uint64_t event_of_time = std::uint64_t{1} << 61;
-constexpr Accessor accessor_of(unsigned actor, unsigned lane) { return static_cast<Accessor>(actor * 64 + lane); }
-constexpr unsigned warp_of(Accessor accessor) { return accessor / 64; }
-constexpr unsigned lane_of(Accessor accessor) { return accessor % 64; }
+constexpr Agent agent_of(unsigned actor, unsigned lane) { return static_cast<Agent>(actor * 64 + lane); }
+constexpr unsigned warp_of(Agent agent) { return agent / 64; }
+constexpr unsigned lane_of(Agent agent) { return agent % 64; }
 // Node of a binary heap whose leaves are lanes, and whose inner nodes are groups of lanes.
-constexpr unsigned node_of(Accessor accessor) {
-  const unsigned lane = lane_of(accessor);
+constexpr unsigned node_of(Agent agent) {
+  const unsigned lane = lane_of(agent);
   return lane < warp_size ? warp_size + lane : lane - 31;
 }
-constexpr std::uint32_t lanes_of(Accessor accessor) {
-  const unsigned node = node_of(accessor), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
+constexpr std::uint32_t lanes_of(Agent agent) {
+  const unsigned node = node_of(agent), depth = static_cast<unsigned>(std::bit_width(node)) - 1;
   const unsigned size = warp_size >> depth, index = node - (1u << depth);
   return ~0u >> (warp_size - size) << index * size;
 }
 // The smallest group of lanes that contains both `a` and `b`.
-constexpr Accessor both_of(Accessor a, Accessor b) {
+constexpr Agent both_of(Agent a, Agent b) {
   unsigned x = node_of(a), y = node_of(b);
   const int deeper = std::bit_width(x) - std::bit_width(y);
   if (deeper > 0) x >>= deeper;
   if (deeper < 0) y >>= -deeper;
   x >>= std::bit_width(x ^ y);
-  return accessor_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
+  return agent_of(warp_of(a), x < warp_size ? x + 31 : x - warp_size);
 }
 // True if a set of lanes is such a group: an aligned range of 1, 2, 4, 8 or 16 lanes, or the whole warp.
 constexpr bool is_group(std::uint32_t lanes) {
   if (lanes == 0) return false;
-  const auto lane = [](int k) { return static_cast<Accessor>(k); };
+  const auto lane = [](int k) { return static_cast<Agent>(k); };
   return lanes_of(both_of(lane(std::countr_zero(lanes)), lane(31 - std::countl_zero(lanes)))) == lanes;
 }
 
 // The actions of a single lane, up to an epoch of its warp.
 struct Grant {
-  Accessor accessor;
+  Agent agent;
   Epoch epoch;
 };
 
@@ -76,14 +76,14 @@ struct View {
   void join(const View& other);
   // Adds to the set the actions that some lanes of a warp performed up to `epoch`. `whole`: all lanes of the warp.
   void add(unsigned w, std::uint32_t lanes, bool whole, Epoch epoch);
-  bool holds(Accessor accessor, Epoch epoch) const {
-    const unsigned actor = warp_of(accessor);
-    return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(accessor, epoch));
+  bool holds(Agent agent, Epoch epoch) const {
+    const unsigned actor = warp_of(agent);
+    return (actor < up_to.size() && epoch <= up_to[actor]) || (!grants.empty() && granted(agent, epoch));
   }
 
  private:
-  bool granted(Accessor accessor, Epoch epoch) const;
-  static bool before(const Grant& a, const Grant& b) { return a.accessor < b.accessor; }
+  bool granted(Agent agent, Epoch epoch) const;
+  static bool before(const Grant& a, const Grant& b) { return a.agent < b.agent; }
 };
 
 // Three sets of earlier events. `seen`: events that happened before, in the memory model. `fenced`: the events in
@@ -197,21 +197,21 @@ struct Clocks {
   void fence_proxy(unsigned w, std::uint32_t lanes, bool whole);
   // True if the action that `before` performed in `epoch` happened before the current action of `me`. The epoch must
   // belong to a running block.
-  bool ordered(Accessor before, Epoch epoch, Accessor me) const {
+  bool ordered(Agent before, Epoch epoch, Agent me) const {
     if (before == me && lane_of(me) != whole_warp) return true;
     return holds(&Knowledge::seen, before, epoch, me);
   }
   // True if, in addition, a proxy fence is between the two actions.
-  bool proxied(Accessor before, Epoch epoch, Accessor me) const { return holds(&Knowledge::fenced, before, epoch, me); }
+  bool proxied(Agent before, Epoch epoch, Agent me) const { return holds(&Knowledge::fenced, before, epoch, me); }
   // True if any lane of warp w is ordered after the action of `before` in `epoch`.
-  bool any_knows(Accessor before, Epoch epoch, unsigned w) const;
+  bool any_knows(Agent before, Epoch epoch, unsigned w) const;
 
  private:
-  bool holds(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const {
+  bool holds(View Knowledge::*view, Agent before, Epoch epoch, Agent me) const {
     const unsigned w = warp_of(me);
     return (known[w].*view).holds(before, epoch) || (!alone[w].empty() && hold_alone(view, before, epoch, me));
   }
-  bool hold_alone(View Knowledge::*view, Accessor before, Epoch epoch, Accessor me) const;
+  bool hold_alone(View Knowledge::*view, Agent before, Epoch epoch, Agent me) const;
   void meet_anew(unsigned w, std::uint32_t lanes, std::uint32_t living);
 };
 

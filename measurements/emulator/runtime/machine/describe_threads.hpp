@@ -29,19 +29,19 @@ std::string describe_others(Machine& machine, Predicate applies) {
   std::vector<std::pair<std::string, std::vector<unsigned>>> groups;
   for (const Thread& t : machine.threads) {
     if (!applies(t)) continue;
-    std::string activity =
+    std::string status =
         t.state == State::exited ? "exited"
         : t.state == State::runnable || t.collective == nullptr
             ? "at " + describe_site(machine.report, t.site)
             : std::string("at ") + t.collective->name + ", " + describe_site(machine.report, t.site);
-    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == activity; });
-    if (group == groups.end()) group = groups.insert(groups.end(), {activity, {}});
+    auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == status; });
+    if (group == groups.end()) group = groups.insert(groups.end(), {status, {}});
     group->second.push_back(t.linear);
   }
   std::string text;
-  for (const auto& [activity, indices] : groups) {
+  for (const auto& [status, indices] : groups) {
     if (!text.empty()) text += "; ";
-    text += list_threads(indices) + ": " + activity;
+    text += list_threads(indices) + ": " + status;
   }
   return text.empty() ? "there are no other threads" : text;
 }

@@ -88,22 +88,22 @@ void start_clocks(Machine& machine, Epoch first) {
   machine.engine_actors.clear();
 }
 
-std::string describe(Machine& machine, Accessor accessor, unsigned block) {
-  if (block == machine.block_index && warp_of(accessor) >= machine.clocks.warps) {
-    const unsigned index = warp_of(accessor) - machine.clocks.warps;
+std::string describe(Machine& machine, Agent agent, unsigned block) {
+  if (block == machine.block_index && warp_of(agent) >= machine.clocks.warps) {
+    const unsigned index = warp_of(agent) - machine.clocks.warps;
     if (index < machine.engine_actors.size()) return machine.engine_actors[index].name;
   }
   char text[128];
-  const Index3 b = block_coordinates(machine, block, rank_of(machine, accessor));
-  const unsigned warp = warp_of(accessor) % block_warps(machine);
-  if (lane_of(accessor) > whole_warp) {
-    const std::uint32_t lanes = lanes_of(accessor);
+  const Index3 b = block_coordinates(machine, block, rank_of(machine, agent));
+  const unsigned warp = warp_of(agent) % block_warps(machine);
+  if (lane_of(agent) > whole_warp) {
+    const std::uint32_t lanes = lanes_of(agent);
     std::snprintf(text, sizeof text, "lanes %d to %d of warp %u of block (%u, %u, %u)", std::countr_zero(lanes),
                   31 - std::countl_zero(lanes), warp, b.x, b.y, b.z);
-  } else if (lane_of(accessor) == whole_warp) {
+  } else if (lane_of(agent) == whole_warp) {
     std::snprintf(text, sizeof text, "warp %u of block (%u, %u, %u)", warp, b.x, b.y, b.z);
   } else {
-    const unsigned i = warp * warp_size + lane_of(accessor);
+    const unsigned i = warp * warp_size + lane_of(agent);
     std::snprintf(text, sizeof text, "thread (%u, %u, %u) of block (%u, %u, %u)", i % machine.block_size.x,
                   i / machine.block_size.x % machine.block_size.y, i / machine.block_size.x / machine.block_size.y, b.x, b.y, b.z);
   }

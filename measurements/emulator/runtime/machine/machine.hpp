@@ -50,14 +50,14 @@ struct Thread {
   Index3 index{}, block{};  // threadIdx, blockIdx
   // Indices among all threads that run together: index in `threads`, warp, lane, and rank of the block in the cluster.
   unsigned linear = 0, warp = 0, lane = 0, rank = 0;
-  Accessor accessor = 0;
+  Agent agent = 0;
   State state = State::exited;
   SiteIndex site = 0;  // site of the last instruction
   bool waited = false;  // in a dependent launch: the thread has waited for earlier launches
   bool polls = false;  // the thread waits by polling an mbarrier
   bool spins = false;  // the thread's last poll of memory returned the same value as before
-  std::uint64_t polled_address = 0;  // address of that poll
-  SiteIndex poll_site = 0;           // site of that poll
+  std::uint64_t spin_address = 0;  // address of that poll of memory
+  SiteIndex spin_site = 0;         // site of that poll of memory
 
   const Collective* collective = nullptr;  // the collective at which the thread waits in state gathering
   unsigned mask = 0;  // if the state is `gathering`: the lanes for which the thread waits; 0: the whole warp
@@ -246,17 +246,17 @@ inline unsigned cluster_blocks(Machine& machine) {
   return machine.launch.cluster.x * machine.launch.cluster.y * machine.launch.cluster.z;
 }
 inline unsigned block_warps(Machine& machine) { return (machine.launch.threads + warp_size - 1) / warp_size; }
-inline unsigned rank_of(Machine& machine, Accessor accessor) {
-  return warp_of(accessor) < machine.warp_count ? warp_of(accessor) / block_warps(machine) : 0;
+inline unsigned rank_of(Machine& machine, Agent agent) {
+  return warp_of(agent) < machine.warp_count ? warp_of(agent) / block_warps(machine) : 0;
 }
 
 Index3 block_coordinates(Machine& machine, unsigned n, unsigned rank);
 
 // Describes a thread or a warp of the block (or cluster) `block`: "thread (1, 0, 0) of block (0, 0, 0)", "warp 1 of
 // block ...".
-std::string describe(Machine& machine, Accessor accessor, unsigned block);
+std::string describe(Machine& machine, Agent agent, unsigned block);
 inline std::string describe_self(Machine& machine) {
-  return describe(machine, machine.self->accessor, machine.block_index);
+  return describe(machine, machine.self->agent, machine.block_index);
 }
 // Records that the epochs from `first` on, up to the next call of this function, belong to a block (or cluster).
 void begin_stretch(Machine& machine, Epoch first, unsigned block);

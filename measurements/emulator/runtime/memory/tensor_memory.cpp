@@ -14,18 +14,18 @@ struct TensorMemories : Unit {
   using Unit::Unit;
 
   PerBlock<std::vector<TensorMemory>> by_rank{parking};  // by rank of the block; empty until the first use
-  PerBlock<std::map<std::pair<Accessor, TensorWork>, TensorActor>> actors{parking};
+  PerBlock<std::map<std::pair<Agent, TensorWork>, TensorActor>> actors{parking};
   PerBlock<std::unordered_map<unsigned, const TensorActor*>> actors_by_number{parking};
-  PerBlock<std::unordered_map<Accessor, View>> fenced_after{
+  PerBlock<std::unordered_map<Agent, View>> fenced_after{
       parking};  // events before the last tcgen05.fence::after_thread_sync of a thread, or of a whole warp
 };
 
 namespace {
 
-bool is_fenced_after(Machine& machine, const TensorUse& other, Accessor me) {
-  for (const Accessor fencer : {me, accessor_of(warp_of(me), whole_warp)}) {
+bool is_fenced_after(Machine& machine, const TensorUse& other, Agent me) {
+  for (const Agent fencer : {me, agent_of(warp_of(me), whole_warp)}) {
     const auto fence = machine.tensor_memories.fenced_after.find(fencer);
-    if (fence != machine.tensor_memories.fenced_after.end() && fence->second.holds(other.accessor, other.epoch)) return true;
+    if (fence != machine.tensor_memories.fenced_after.end() && fence->second.holds(other.agent, other.epoch)) return true;
   }
   return false;
 }
@@ -33,20 +33,20 @@ bool is_fenced_after(Machine& machine, const TensorUse& other, Accessor me) {
 // Checks that the operation `other` has completed before the operation `use`, which `me` issues. Reports a finding if
 // nothing orders the two, or if fences are missing that the PTX ISA requires between threads of different warps
 // (9.7.16.6.4).
-void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Accessor me, unsigned column,
+void check_order(Machine& machine, const TensorUse& other, const TensorUse& use, Agent me, unsigned column,
                  const char* doing, const char* did, const char* name) {
   if (other.epoch < machine.clocks.first) return;
   // Products of one thread with the same shape are executed in order. A copy (shape 0) is executed before everything
   // that the thread issues later.
-  if (other.accessor == use.accessor && (other.shape == use.shape || other.shape == 0)) return;
-  if (!machine.clocks.ordered(other.accessor, other.epoch, me)) {
+  if (other.agent == use.agent && (other.shape == use.shape || other.shape == 0)) return;
+  if (!machine.clocks.ordered(other.agent, other.epoch, me)) {
     FINDING(machine.report, tcgen05_in_flight, machine.self->site,
             "%s: %s %s column %u of tensor memory, which %s %s at %s without a wait for its completion",
             describe(machine, me, machine.block_index).c_str(), name, doing, column,
-            describe(machine, other.accessor, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str());
+            describe(machine, other.agent, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str());
     return;
   }
-  const TensorActor& from = *machine.tensor_memories.actors_by_number.at(warp_of(other.accessor));
+  const TensorActor& from = *machine.tensor_memories.actors_by_number.at(warp_of(other.agent));
   if (warp_of(from.issuer) == warp_of(me)) return;
   const bool before = from.commits || other.epoch <= from.fenced;
   if (before && is_fenced_after(machine, other, me)) return;
@@ -54,13 +54,13 @@ void check_order(Machine& machine, const TensorUse& other, const TensorUse& use,
       machine.report, missing_tcgen05_fence, machine.grade_of_missing_fences, machine.self->site, other.site,
       "%s: %s %s column %u of tensor memory, which %s %s at %s: add tcgen05.fence::%s %s their synchronization",
       describe(machine, me, machine.block_index).c_str(), name, doing, column,
-      describe(machine, other.accessor, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str(),
+      describe(machine, other.agent, machine.block_index).c_str(), did, describe_site(machine.report, other.site).c_str(),
       before ? "after_thread_sync" : "before_thread_sync", before ? "after" : "before");
 }
 
 }  // namespace
 
-TensorActor& tensor_actor(Machine& machine, Accessor issuer, TensorWork work) {
+TensorActor& tensor_actor(Machine& machine, Agent issuer, TensorWork work) {
   TensorActor& a = machine.tensor_memories.actors[{issuer, work}];
   if (a.actor == 0) {
     constexpr const char* names[] = {"a tcgen05.mma or cp of ", "a tcgen05.ld of ", "a tcgen05.st of "};
@@ -76,7 +76,7 @@ TensorActor& tensor_actor(Machine& machine, Accessor issuer, TensorWork work) {
 TensorUse issue_tensor_work(Machine& machine, TensorActor& a, std::uint32_t shape) {
   const Epoch epoch = machine.clocks.first + a.issued++;
   machine.clocks.now[a.actor] = std::max(machine.clocks.now[a.actor], epoch);
-  return {epoch, accessor_of(a.actor, whole_warp), machine.self->site, shape};
+  return {epoch, agent_of(a.actor, whole_warp), machine.self->site, shape};
 }
 
 TensorMemory& tensor_memory(Machine& machine, unsigned rank) {
@@ -137,11 +137,11 @@ bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsi
 }
 
 std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
-                               const TensorUse& use, Accessor me, const char* name) {
+                               const TensorUse& use, Agent me, const char* name) {
   TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
   if (machine.launch.check) {
     check_order(machine, cell.write, use, me, column, "reads", "writes", name);
-    const auto same = std::find_if(cell.reads.begin(), cell.reads.end(), [&](const auto& r) { return r.accessor == use.accessor; });
+    const auto same = std::find_if(cell.reads.begin(), cell.reads.end(), [&](const auto& r) { return r.agent == use.agent; });
     if (same != cell.reads.end()) {
       *same = use;
     } else {
@@ -152,7 +152,7 @@ std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column,
 }
 
 void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
-                       const TensorUse& use, Accessor me, const char* name) {
+                       const TensorUse& use, Agent me, const char* name) {
   TensorMemory::Cell& cell = tensor_memory(machine, rank).cell(column, quarter);
   cell.defined |= lanes;
   if (!machine.launch.check) return;
@@ -162,13 +162,13 @@ void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigne
   cell.reads.clear();
 }
 
-void report_undefined_tensor_memory(Machine& machine, unsigned column, Accessor me, const char* name) {
+void report_undefined_tensor_memory(Machine& machine, unsigned column, Agent me, const char* name) {
   FINDING(machine.report, uninitialized_tensor_memory, machine.self->site,
           "%s: %s reads column %u of tensor memory that was never written",
           describe(machine, me, machine.block_index).c_str(), name, column);
 }
 
-void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Accessor me, const char* name) {
+void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Agent me, const char* name) {
   if (!machine.launch.check) return;
   TensorMemory& memory = tensor_memory(machine, rank);
   for (unsigned c = column; c < column + columns; ++c) {
@@ -190,13 +190,13 @@ void fence_before_thread_sync(Machine& machine, unsigned warp) {
 
 void fence_after_thread_sync(Machine& machine, unsigned warp, std::uint32_t lanes, bool whole) {
   if (whole) {
-    machine.tensor_memories.fenced_after[accessor_of(warp, whole_warp)] =
+    machine.tensor_memories.fenced_after[agent_of(warp, whole_warp)] =
         machine.clocks.view_of(warp, static_cast<unsigned>(std::countr_zero(lanes)));
     return;
   }
   for (; lanes != 0; lanes &= lanes - 1) {
     const auto lane = static_cast<unsigned>(std::countr_zero(lanes));
-    machine.tensor_memories.fenced_after[accessor_of(warp, lane)] = machine.clocks.view_of(warp, lane);
+    machine.tensor_memories.fenced_after[agent_of(warp, lane)] = machine.clocks.view_of(warp, lane);
   }
 }
 

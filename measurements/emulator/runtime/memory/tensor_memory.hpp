@@ -15,17 +15,17 @@ constexpr unsigned tensor_lanes = 128, tensor_columns = 512, quarter_lanes = 32,
 // of a warp, or the stores of a warp. Operation n has completed when the actor has completed epoch n.
 struct TensorActor {
   unsigned actor = 0;
-  Accessor issuer = 0;        // a thread, or a warp
+  Agent issuer = 0;           // a thread, or a warp
   bool commits = false;       // tcgen05.commit signals completion to other threads, and implies a preceding fence
   std::uint32_t issued = 0;   // number of operations issued
   Epoch fenced = 0;           // operations up to this epoch are followed by a tcgen05.fence::before_thread_sync
 };
 enum class TensorWork { products, loads, stores };
-TensorActor& tensor_actor(Machine& machine, Accessor issuer, TensorWork work);
+TensorActor& tensor_actor(Machine& machine, Agent issuer, TensorWork work);
 
 struct TensorUse {
   Epoch epoch = 0;
-  Accessor accessor = 0;      // the actor
+  Agent agent = 0;  // the actor, without lanes
   SiteIndex site = 0;
   // shape of a product (0: not a product); consecutive products of the same shape need no wait in between
   std::uint32_t shape = 0;
@@ -67,12 +67,12 @@ bool check_tensor_columns(Machine& machine, unsigned rank, unsigned column, unsi
 // Checks and records the read or write `use` of a cell on behalf of `me`. Reports a finding at self->site if nothing
 // orders `use` and another operation on the cell. read_tensor_cell returns the lanes that were never written.
 std::uint32_t read_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
-                               const TensorUse& use, Accessor me, const char* name);
+                               const TensorUse& use, Agent me, const char* name);
 void write_tensor_cell(Machine& machine, unsigned rank, unsigned column, unsigned quarter, std::uint32_t lanes,
-                       const TensorUse& use, Accessor me, const char* name);
-void report_undefined_tensor_memory(Machine& machine, unsigned column, Accessor me, const char* name);
+                       const TensorUse& use, Agent me, const char* name);
+void report_undefined_tensor_memory(Machine& machine, unsigned column, Agent me, const char* name);
 // Reports operations on these columns that may still be in flight when `me` frees the columns.
-void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Accessor me, const char* name);
+void check_tensor_columns_idle(Machine& machine, unsigned rank, unsigned column, unsigned columns, Agent me, const char* name);
 
 // Execute a tcgen05.fence of some lanes of a warp.
 void fence_before_thread_sync(Machine& machine, unsigned warp);

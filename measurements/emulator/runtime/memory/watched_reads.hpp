@@ -8,10 +8,10 @@ namespace autosched::emulator {
 
 // Watches a value that was read in a race: if it has no effect, the finding of this kind at self->site becomes a note.
 // ``just_now``: the read happens now, so only later actions of the reader matter.
-void watch_read(Machine& machine, Kind kind, SiteIndex load, Accessor reader, bool just_now,
+void watch_read(Machine& machine, Kind kind, SiteIndex load, Agent reader, bool just_now,
                 const char* address = nullptr, unsigned bytes = 0);
 // Watches a value that `reader` has read from shared memory, and that `writer` now overwrites at self->site in a race.
-void watch_earlier_read(Machine& machine, SiteIndex load, Accessor reader, Accessor writer, unsigned address);
+void watch_earlier_read(Machine& machine, SiteIndex load, Agent reader, Agent writer, unsigned address);
 // Records that a finding remains a fault even if the value that was read has no effect.
 void confirm_race(Machine& machine, Kind kind, SiteIndex site);
 void settle_watched_reads(Machine& machine);  // called when the running blocks have ended

@@ -40,8 +40,8 @@ struct GlobalOrder : Unit {
 
     // True if the release covers an action of its block.
     bool covers(const Stamp& s) const {
-      if (covered.holds(s.accessor, s.epoch)) return true;
-      return s.fences < fences[warp_of(s.accessor) * warp_size + lane_of(s.accessor)];
+      if (covered.holds(s.agent, s.epoch)) return true;
+      return s.fences < fences[warp_of(s.agent) * warp_size + lane_of(s.agent)];
     }
     bool holds(const Release& other) const {
       const auto none_less = [](const auto& a, const auto& b) {
@@ -49,7 +49,7 @@ struct GlobalOrder : Unit {
       };
       return none_less(covered.up_to, other.covered.up_to) && none_less(fences, other.fences) &&
              std::all_of(other.covered.grants.begin(), other.covered.grants.end(),
-                         [&](const Grant& g) { return covered.holds(g.accessor, g.epoch); });
+                         [&](const Grant& g) { return covered.holds(g.agent, g.epoch); });
     }
   };
   using ReleasePointer = std::shared_ptr<const Release>;
@@ -57,7 +57,7 @@ struct GlobalOrder : Unit {
   // follows the atomic.
   struct Acquire {
     ReleasePointer release;
-    Accessor accessor;  // the thread that executed the atomic
+    Agent agent;  // the thread that executed the atomic
     Epoch epoch;
     Epoch fence_of_warp[max_warps] = {};  // for each warp: epoch of its first fence after the atomic; 0: none
     std::vector<bool> fenced;             // by thread: whether this thread has executed a fence after the atomic
@@ -73,7 +73,7 @@ struct GlobalOrder : Unit {
     }
     [[gnu::noinline]] bool visible_from_lanes(Machine& machine, const Thread& t) const {
       return std::any_of(fencers.begin(), fencers.end(),
-                         [&](const Grant& f) { return machine.clocks.ordered(f.accessor, f.epoch, t.accessor); });
+                         [&](const Grant& f) { return machine.clocks.ordered(f.agent, f.epoch, t.agent); });
     }
     bool visible_to_all(Machine& machine) const {
       for (unsigned w = 0; w < machine.warp_count; ++w) {
@@ -95,7 +95,7 @@ struct GlobalOrder : Unit {
       ReleasePointer release;
       unsigned fences = 0;
       Epoch epoch = 0;
-      Accessor accessor = 0;
+      Agent agent = 0;
     } latest_release;
   };
   // Events that precede a strong write of a thread, whether or not a fence is in between: the events of the thread's
@@ -108,7 +108,7 @@ struct GlobalOrder : Unit {
   };
   struct Glimpse {
     std::uint32_t index;  // in all_shown
-    Accessor accessor;
+    Agent agent;
     Epoch epoch;
   };
   std::unordered_map<std::uintptr_t, std::vector<ReleasePointer>> released_at;  // by address of the atomic
@@ -150,16 +150,16 @@ void add(std::vector<ReleasePointer>& releases, const ReleasePointer& next) {
   releases.push_back(next);
 }
 
-bool nobody_knows(Machine& machine, Accessor accessor, Epoch epoch) {
+bool nobody_knows(Machine& machine, Agent agent, Epoch epoch) {
   for (unsigned w = 0; w < machine.warp_count; ++w) {
-    if (machine.clocks.any_knows(accessor, epoch, w)) return false;
+    if (machine.clocks.any_knows(agent, epoch, w)) return false;
   }
   return true;
 }
 
 // True if a newly acquired release makes an older one of the same block redundant for the thread.
 bool replaces(const Acquire& next, const Acquire& old) {
-  return old.accessor == next.accessor && old.release->block == next.release->block &&
+  return old.agent == next.agent && old.release->block == next.release->block &&
          old.release->rank == next.release->rank && next.release->holds(*old.release);
 }
 
@@ -179,7 +179,7 @@ ReleasePointer current_release(Machine& machine) {
   const Epoch epoch = machine.clocks.now[machine.self->warp];
   auto& latest_release = machine.global_order.learnt.latest_release;
   if (latest_release.release != nullptr && latest_release.fences == machine.global_order.learnt.fences &&
-      latest_release.epoch == epoch && latest_release.accessor == machine.self->accessor) {
+      latest_release.epoch == epoch && latest_release.agent == machine.self->agent) {
     return latest_release.release;
   }
   auto release = std::make_shared<Release>();
@@ -190,14 +190,14 @@ ReleasePointer current_release(Machine& machine) {
   bool any = false;
   for (const Thread& t : machine.threads) {
     for (const Fence& fence : t.last_fences) {
-      if (fence.count == 0 || !machine.clocks.ordered(t.accessor, fence.epoch, machine.self->accessor)) continue;
+      if (fence.count == 0 || !machine.clocks.ordered(t.agent, fence.epoch, machine.self->agent)) continue;
       release->covered.join(fence.seen);
       release->fences[t.linear] = fence.count;
       any = true;
       break;
     }
   }
-  latest_release = {any ? release : nullptr, machine.global_order.learnt.fences, epoch, machine.self->accessor};
+  latest_release = {any ? release : nullptr, machine.global_order.learnt.fences, epoch, machine.self->agent};
   return latest_release.release;
 }
 
@@ -226,7 +226,7 @@ void acquire_from(Machine& machine, const void* address) {
   for (const ReleasePointer& release : entry->second) {
     if (release->block == machine.block_index && release->rank == machine.self->rank) continue;
     const bool known = std::any_of(acquires.begin(), acquires.end(), [&](const Acquire& a) {
-      return a.release == release && a.accessor == machine.self->accessor;
+      return a.release == release && a.agent == machine.self->agent;
     });
     if (known) continue;
     if (const auto all = machine.global_order.learnt.by_all.find(release->block);
@@ -236,9 +236,9 @@ void acquire_from(Machine& machine, const void* address) {
     }
     if (!settled) settle(machine);
     settled = true;
-    Acquire next{release, machine.self->accessor, machine.clocks.now[machine.self->warp], {}, {}, 0, {}};
+    Acquire next{release, machine.self->agent, machine.clocks.now[machine.self->warp], {}, {}, 0, {}};
     const auto old = std::find_if(acquires.begin(), acquires.end(), [&](const Acquire& a) {
-      return a.fences == 0 && replaces(next, a) && nobody_knows(machine, a.accessor, a.epoch);
+      return a.fences == 0 && replaces(next, a) && nobody_knows(machine, a.agent, a.epoch);
     });
     if (old != acquires.end()) {
       old->release = release;
@@ -274,7 +274,7 @@ constexpr std::size_t most_shown = 1 << 14;
 std::vector<std::uint32_t> glimpsed_by_self(Machine& machine) {
   std::vector<std::uint32_t> seen;
   for (const Glimpse& g : machine.global_order.glimpses) {
-    if (machine.clocks.ordered(g.accessor, g.epoch, machine.self->accessor)) seen.push_back(g.index);
+    if (machine.clocks.ordered(g.agent, g.epoch, machine.self->agent)) seen.push_back(g.index);
   }
   return seen;
 }
@@ -297,17 +297,17 @@ void glimpse(Machine& machine, const void* address) {
   if (entry == machine.global_order.shown_at.end()) return;
   const Shown& shown = machine.global_order.all_shown[entry->second];
   if (shown.block == machine.block_index && shown.rank == machine.self->rank) return;
-  const Accessor self = machine.self->accessor;
+  const Agent self = machine.self->agent;
   auto& glimpses = machine.global_order.glimpses;
   const bool known = std::any_of(glimpses.begin(), glimpses.end(), [&](const Glimpse& g) {
-    return g.index == entry->second && (g.accessor == self || machine.clocks.ordered(g.accessor, g.epoch, self));
+    return g.index == entry->second && (g.agent == self || machine.clocks.ordered(g.agent, g.epoch, self));
   });
   if (!known) glimpses.push_back({entry->second, self, machine.clocks.now[machine.self->warp]});
 }
 
 bool glimpsed(Machine& machine, const Stamp& before) {
   if (machine.global_order.glimpses.empty()) return false;
-  const unsigned block = block_of_epoch(machine, before.epoch), rank = rank_of(machine, before.accessor);
+  const unsigned block = block_of_epoch(machine, before.epoch), rank = rank_of(machine, before.agent);
   std::vector<std::uint32_t> pending = glimpsed_by_self(machine);
   std::vector<bool> met(machine.global_order.all_shown.size());
   while (!pending.empty()) {
@@ -316,7 +316,7 @@ bool glimpsed(Machine& machine, const Stamp& before) {
     if (met[next]) continue;
     met[next] = true;
     const Shown& shown = machine.global_order.all_shown[next];
-    if (shown.block == block && shown.rank == rank && shown.seen.holds(before.accessor, before.epoch)) return true;
+    if (shown.block == block && shown.rank == rank && shown.seen.holds(before.agent, before.epoch)) return true;
     pending.insert(pending.end(), shown.predecessors.begin(), shown.predecessors.end());
   }
   return false;
@@ -357,11 +357,11 @@ void fence_device(Machine& machine) {
   bool fresh = false;
   for (Acquire& a : acquires) {
     if (a.fenced[machine.self->linear]) continue;
-    if (!machine.clocks.ordered(a.accessor, a.epoch, machine.self->accessor)) continue;
+    if (!machine.clocks.ordered(a.agent, a.epoch, machine.self->agent)) continue;
     a.fenced[machine.self->linear] = true;
     ++a.fences;
-    a.fencers.push_back({machine.self->accessor, fence.epoch});
-    fresh = fresh || a.accessor == machine.self->accessor;
+    a.fencers.push_back({machine.self->agent, fence.epoch});
+    fresh = fresh || a.agent == machine.self->agent;
     if (a.fence_of_warp[machine.self->warp] == 0) a.fence_of_warp[machine.self->warp] = fence.epoch;
   }
   if (!fresh) return;
@@ -369,12 +369,12 @@ void fence_device(Machine& machine) {
   std::vector<bool> replaced(acquires.size());
   for (std::size_t k = 0; k < acquires.size(); ++k) {
     const Acquire& old = acquires[k];
-    if (old.accessor != machine.self->accessor || old.fences != 1 || !old.fenced[machine.self->linear]) continue;
+    if (old.agent != machine.self->agent || old.fences != 1 || !old.fenced[machine.self->linear]) continue;
     for (std::size_t n = k + 1; n < acquires.size() && !replaced[k]; ++n) {
       const Acquire& next = acquires[n];
-      if (next.accessor != machine.self->accessor || !next.fenced[machine.self->linear]) continue;
+      if (next.agent != machine.self->agent || !next.fenced[machine.self->linear]) continue;
       replaced[k] = global_shadow::replaces(next, old) &&
-                    global_shadow::nobody_knows(machine, machine.self->accessor, old.fence_of_warp[machine.self->warp]);
+                    global_shadow::nobody_knows(machine, machine.self->agent, old.fence_of_warp[machine.self->warp]);
     }
   }
   std::size_t k = 0;

@@ -100,17 +100,17 @@ bool report_spinning(Machine& machine, unsigned begun, unsigned all, bool at_bar
   for (const Thread& t : machine.threads) {
     if (!t.spins || t.state == State::exited || (t.state != State::runnable && !at_barriers)) continue;
     any = true;
-    if (!count_finding(machine.report, Kind::deadlock, t.poll_site)) continue;
-    const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.polled_address));
-    char unstarted[128] = "";
+    if (!count_finding(machine.report, Kind::deadlock, t.spin_site)) continue;
+    const std::string where = locate_global(machine, reinterpret_cast<const void*>(t.spin_address));
+    char unstarted_text[128] = "";
     if (begun < all) {
-      std::snprintf(unstarted, sizeof unstarted,
+      std::snprintf(unstarted_text, sizeof unstarted_text,
               ", and %u blocks cannot start before one of the %u resident blocks ends", all - begun,
                     machine.residents.count());
     }
-    write_finding(machine.report, Kind::deadlock, t.poll_site, "%s waits here forever%s%s%s",
-                  describe(machine, t.accessor, machine.block_index).c_str(), where.empty() ? "" : ": nothing changes ",
-                  where.c_str(), unstarted);
+    write_finding(machine.report, Kind::deadlock, t.spin_site, "%s waits here forever%s%s%s",
+                  describe(machine, t.agent, machine.block_index).c_str(), where.empty() ? "" : ": nothing changes ",
+                  where.c_str(), unstarted_text);
   }
   return any;
 }

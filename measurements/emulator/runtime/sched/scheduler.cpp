@@ -37,7 +37,7 @@ void report_deadlock(Machine& machine) {
       bool first = true;
       for (unsigned l = 0; l < lane; ++l) first = first && !with_me(machine.threads[w * warp_size + l]);
       if (!first) continue;
-      const std::string absent_lanes =
+      const std::string other_lanes_text =
           describe_others(machine, [&](const Thread& o) { return o.warp == t.warp && !with_me(o); });
       const Kind kind = t.collective->barrier ? Kind::barrier_not_reached : Kind::missing_lanes;
       if (count_finding(machine.report, kind, t.site)) {
@@ -45,7 +45,7 @@ void report_deadlock(Machine& machine) {
         if (t.mask != 0) std::snprintf(lanes, sizeof lanes, "the lanes %#010x", t.mask);
         write_finding(machine.report, kind, t.site, "%s needs %s of warp %u of block %u, but some never reach it (%s)",
                       t.collective->name, lanes, w % block_warps(machine),
-                      block_in_grid(machine, machine.block_index, w / block_warps(machine)), absent_lanes.c_str());
+                      block_in_grid(machine, machine.block_index, w / block_warps(machine)), other_lanes_text.c_str());
       }
     }
   }
@@ -78,7 +78,7 @@ void start_blocks(Machine& machine, Epoch first) {
     t.rank = rank;
     t.warp = index / warp_size;
     t.lane = i % warp_size;
-    t.accessor = accessor_of(t.warp, t.lane);
+    t.agent = agent_of(t.warp, t.lane);
     t.state = State::runnable;
     t.polls = t.spins = t.waited = false;
     t.site = 0;

@@ -26,7 +26,7 @@ Call = Callable[[int], None]
 
 # Baselines other than "library". torch and Triton are optional. "cublaslt" times several algorithms of cuBLASLt and
 # uses the fastest; "library" uses the algorithm that the library chooses.
-BASELINES = ("cublaslt", "torch", "triton", "cupy", "copy")
+OTHER_BASELINES = ("cublaslt", "torch", "triton", "cupy", "copy")
 # Allowed error of a library's results, as a multiple of the tolerance for candidates. Libraries, unlike candidates, may
 # round intermediate values.
 TOLERANCES = 100.0

@@ -96,7 +96,7 @@ class PairedRunner:
         *,
         rounds: int = 20,
         library: bool = True,
-        baselines: Sequence[str] = (),
+        other_baselines: Sequence[str] = (),
         seed: int | None = None,
     ) -> tuple[Entrant, ...]:
         xs = [c.schedule.integer("x") for c in candidates]
@@ -114,7 +114,7 @@ class PairedRunner:
                     Entrant(f"{x}", Status.OK, "", tuple(self.true(x) * shared * noise_factors), 0.2, 1980.0)
                 )
         for name, time in (("library", self.library), ("copy", self.copy)):
-            if name in baselines or (name == "library" and library):
+            if name in other_baselines or (name == "library" and library):
                 if down:
                     entrants.append(Entrant(name, Status.CRASHED, "the worker died", ()))
                 elif time is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -62,7 +63,19 @@ def test_ctrl_c_is_raised_after_the_compiler_has_ended(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess.Popen, "communicate", communicate)
     with pytest.raises(KeyboardInterrupt):
-        host._run(["true"], 5.0)
+        host.run_compiler(["true"], 5.0)
+
+
+def test_ctrl_c_ends_the_compilers_of_a_pool_and_cancels_pending_ones(tmp_path: Path) -> None:
+    threads = os.cpu_count() or 1
+    with pytest.raises(KeyboardInterrupt), host.compiler_pool(tmp_path) as pool:
+        commands = [["sh", "-c", 'touch "$0" && sleep 600', f"{tmp_path}/started {i}"] for i in range(threads + 1)]
+        compilations = [pool.submit(host.run_compiler, command, 600.0, scratch=tmp_path) for command in commands]
+        while len(list(tmp_path.glob("started *"))) < threads:
+            time.sleep(0.01)
+        raise KeyboardInterrupt
+    assert [c.result().returncode for c in compilations[:threads]] == [-signal.SIGKILL] * threads
+    assert compilations[-1].cancelled()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ namespace autosched {
 template <class Config>
 struct WgmmaConsumers : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
-  using typename Plan::Accumulators, typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::Stage,
+  using typename Plan::Accumulators, typename Plan::C, typename Plan::End, typename Plan::Out, typename Plan::PipelineState,
       typename Plan::Work;
   using Plan::boxes_at, Plan::cluster, Plan::consumer_threads, Plan::flag_at, Plan::for_each_work, Plan::of_turns,
       Plan::peers;
@@ -23,7 +23,7 @@ struct WgmmaConsumers : WgmmaPlan<Config> {
   using Stores = WgmmaStores<Config>;
 
   __device__ static __forceinline__ void consume(const End& ends, Out* out, const ptx::TensorMap* out_map,
-                                                 float* partials, unsigned* counters, LaunchRaster order, Stage stage,
+                                                 float* partials, unsigned* counters, LaunchRaster order, PipelineState stage,
                                              int warp) {
     const int group = warp / 4;
     const int rows = C::ping_pong ? 0 : group;  // index of this consumer's share of the rows of a tile

@@ -16,13 +16,13 @@ template <class Config>
 struct WgmmaMainLoop : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::A, typename Plan::Accumulators, typename Plan::B, typename Plan::C, typename Plan::End,
-      typename Plan::Stage, typename Plan::T, typename Plan::Work;
+      typename Plan::PipelineState, typename Plan::T, typename Plan::Work;
   using Plan::a_in_registers, Plan::cluster, Plan::consumer_threads, Plan::fragments, Plan::of_turns, Plan::peers,
       Plan::rank_m, Plan::rank_n, Plan::wait_together;
   using Multiply = ptx::Wgmma<T, C::tile_n, (Plan::paired > 1)>;
   static constexpr int steps_of_tile = C::tile_k * int(sizeof(T)) / A::k_bytes;
 
-  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, const Stage& stage, int group, bool first) {
+  __device__ static __forceinline__ void multiply_tile(Accumulators& acc, const PipelineState& stage, int group, bool first) {
     const unsigned start = uniform_start(stage);
     const unsigned long long b = B::base(start);
     if constexpr (a_in_registers) {
@@ -97,12 +97,12 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
   // Returns the start of a stage in a uniform register. Ping-pong consumers skip the other consumer's iterations in a
   // branch. After this branch, ptxas no longer knows that the start is warp-uniform. redux moves it back to a uniform
   // register.
-  __device__ static __forceinline__ unsigned uniform_start(const Stage& stage) {
+  __device__ static __forceinline__ unsigned uniform_start(const PipelineState& stage) {
     if constexpr (C::ping_pong) return ptx::redux_or(stage.start);
     return stage.start;
   }
 
-  __device__ static __forceinline__ void main_loop(Accumulators& acc, Stage& stage, int tiles, int group,
+  __device__ static __forceinline__ void main_loop(Accumulators& acc, PipelineState& stage, int tiles, int group,
                                                    unsigned elsewhere, bool more) {
     // The first k-tile is a separate iteration: it overwrites the sums, and there is no previous stage to release.
     const auto turn = [&](bool first) {
@@ -134,7 +134,7 @@ struct WgmmaMainLoop : WgmmaPlan<Config> {
 
   // Like main_loop, but each k-tile has separate sums, which are scaled and then added to `sums`. Tensor cores would
   // accumulate 8-bit floats with too few bits (DeepSeek-V3, arXiv 2412.19437, section 3.3.2).
-  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, Stage& stage, const Work& work, int group,
+  __device__ static __forceinline__ void scaled_loop(Accumulators& sums, PipelineState& stage, const Work& work, int group,
                                                      unsigned elsewhere, bool more, const End& ends) {
     constexpr int block = 128, blocks_k = ceil_div(C::k, block), blocks_n = ceil_div(C::n, block);
     constexpr int across = ceil_div(C::tile_n, block);

@@ -143,17 +143,17 @@ struct WgmmaPlan {
 
   // Pipeline state: the current stage of the ring, which producers and consumers advance in the same order. Its
   // fields have the units that the main loop uses. So the main loop needs no multiplications and shifts.
-  struct Stage {
+  struct PipelineState {
     unsigned shared;
     unsigned start;        // start of the stage: its address in units of 16 bytes, or encoded for descriptors of wgmma
     unsigned barrier = 0;  // offset of the stage's barriers from the first stage's barriers
     unsigned parity = 0;   // parity of the number of completed rounds
 
-    __device__ __forceinline__ explicit Stage(unsigned shared) : shared(shared), start(shared >> 4) {}
-    __device__ __forceinline__ Stage for_descriptors() const {
-      Stage stage = *this;
-      stage.start = encoded_start(shared);
-      return stage;
+    __device__ __forceinline__ explicit PipelineState(unsigned shared) : shared(shared), start(shared >> 4) {}
+    __device__ __forceinline__ PipelineState for_descriptors() const {
+      PipelineState state = *this;
+      state.start = encoded_start(shared);
+      return state;
     }
     // Address of the stage. Only for a state created for copies.
     __device__ __forceinline__ unsigned tile() const { return 16 * start; }
@@ -183,10 +183,10 @@ struct WgmmaPlan {
     }
     // Advances by `tiles` stages. Only for a state created for descriptors.
     __device__ __forceinline__ void skip(int tiles) {
-      const unsigned stages = barrier / 16 + unsigned(tiles), stage = stages % unsigned(C::stages);
-      parity ^= stages / unsigned(C::stages) & 1u;
-      start = encoded_start(shared) + stage * unsigned(C::stage_bytes / 16);
-      barrier = 16 * stage;
+      const unsigned count = barrier / 16 + unsigned(tiles), index = count % unsigned(C::stages);
+      parity ^= count / unsigned(C::stages) & 1u;
+      start = encoded_start(shared) + index * unsigned(C::stage_bytes / 16);
+      barrier = 16 * index;
     }
   };
 

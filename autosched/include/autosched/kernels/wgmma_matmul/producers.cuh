@@ -14,7 +14,7 @@ template <class Config>
 struct WgmmaProducers : WgmmaPlan<Config> {
   using Plan = WgmmaPlan<Config>;
   using typename Plan::A, typename Plan::B, typename Plan::C, typename Plan::CopyA, typename Plan::CopyB,
-      typename Plan::Stage, typename Plan::Work;
+      typename Plan::PipelineState, typename Plan::Work;
   using Plan::cluster, Plan::consumer_threads, Plan::for_each_work, Plan::lines_a, Plan::lines_b, Plan::rank_m,
       Plan::rank_n, Plan::tma_bytes, Plan::wait;
 
@@ -24,7 +24,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // A single producer thread: fills each stage by TMA as soon as it is empty.
-  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, Stage stage) {
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, PipelineState stage) {
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, stage.advance()) {
@@ -41,12 +41,12 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // that consumers do not use, not counting the stage that is being filled.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void produce_together(const FromA& a, const FromB& b, const ByLaunch& chosen,
-                                                          Stage stage, int warp) {
+                                                          PipelineState stage, int warp) {
     constexpr int behind = C::stages - 1 - C::in_flight;
     static_assert(behind >= 0, "rule stages: one stage must be free in addition to those that consumers use");
     constexpr bool shifts_differ = differ<CopyA, (C::access_a > 0)>() || differ<CopyB, (C::access_b > 0)>();
     const int thread = int(threadIdx.x) - consumer_threads;
-    Stage arrived = stage;
+    PipelineState arrived = stage;
     int on_their_way = 0;
     const auto publish_rest = [&](int matrix) {
       ptx::cp_async_wait_group<0>();
@@ -88,7 +88,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // block arrives at a barrier of this block, so the block may exit. A cluster barrier would also work, but its release
   // is a GPU-wide fence (MEMBAR.ALL.GPU), which takes about a microsecond. For stages that were never used, the wait
   // returns immediately.
-  __device__ static __forceinline__ void drain(Stage stage) {
+  __device__ static __forceinline__ void drain(PipelineState stage) {
     if constexpr (cluster > 1) {
 #pragma unroll 1
       for (int i = 0; i < C::stages; ++i, stage.advance()) wait(stage.empty(), stage.parity ^ 1u);
@@ -100,13 +100,13 @@ struct WgmmaProducers : WgmmaPlan<Config> {
     if constexpr (Copied) return C::batch > 1 && Copy::shifts_differ;
     return false;
   }
-  __device__ static __forceinline__ unsigned ends_of_b(const Stage& stage) {
+  __device__ static __forceinline__ unsigned ends_of_b(const PipelineState& stage) {
     if constexpr (C::access_a > 0) return stage.ends() + CopyA::ends_bytes;
     return stage.ends();
   }
 
   // Makes this thread's completed copies to a stage visible to wgmma, and signals that they are complete.
-  __device__ static __forceinline__ void publish(Stage& arrived, int matrix, int thread) {
+  __device__ static __forceinline__ void publish(PipelineState& arrived, int matrix, int thread) {
     if constexpr (0 < C::access_a && C::access_a < 4) {
       CopyA(thread).finish(matrix, arrived.tile(), arrived.ends());
     }
@@ -121,7 +121,7 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   // One thread: issues the TMA copies of a stage.
   template <class FromA, class FromB>
   __device__ static __forceinline__ void load_stage(const FromA& a, const FromB& b, const ByLaunch& chosen,
-                                                    const Stage& stage, const Work& work, int k0) {
+                                                    const PipelineState& stage, const Work& work, int k0) {
     const auto to_a = static_cast<unsigned short>(blocks_along_n << rank_m());
     const auto to_b = static_cast<unsigned short>(((1u << C::cluster_m) - 1) << (rank_n() * C::cluster_m));
     ptx::mbarrier_arrive_expect_tx(stage.full(), tma_bytes);

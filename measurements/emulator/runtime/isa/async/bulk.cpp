@@ -63,7 +63,7 @@ void land(Machine& machine, std::size_t index) {
       at += piece.bytes;
     }
     if (const unsigned rank = rank_of_address(m->address); rank != machine.self->rank) {
-      touch_block(machine, rank, accessor_of(m->actor, whole_warp), m->epoch(machine));
+      touch_block(machine, rank, agent_of(m->actor, whole_warp), m->epoch(machine));
     }
     complete_bytes(machine, *m, load.bytes, load.site);
   }
@@ -75,8 +75,8 @@ Stores& stores_of(Warp& w) {
   Machine& machine = *w.machine;
   Stores& s = machine.bulk_copies.stores[w.index];
   if (s.actor == 0) {
-    const std::string warp = describe(machine, accessor_of(w.index, whole_warp), machine.block_index);
-    s.actor = add_actor(machine, "a bulk store of " + warp, Kind::bulk_copy_in_flight);
+    const std::string warp_text = describe(machine, agent_of(w.index, whole_warp), machine.block_index);
+    s.actor = add_actor(machine, "a bulk store of " + warp_text, Kind::bulk_copy_in_flight);
   }
   return s;
 }
@@ -170,7 +170,7 @@ void load(Warp& w, const Instruction& i, Lanes active) {
     BulkLoad load{barrier, {{to, bytes}}, std::vector<unsigned char>(bytes), bytes, machine.self, i.site, name,
                   reduction};
     if (from_shared) {
-      const unsigned char* data = read_by_engine(machine, source, static_cast<int>(bytes), machine.self->accessor,
+      const unsigned char* data = read_by_engine(machine, source, static_cast<int>(bytes), machine.self->agent,
                                                  counting->actor, counting->epoch(machine), name);
       if (data == nullptr) return;
       std::copy_n(data, bytes, load.data.data());
@@ -251,7 +251,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const std::uint32_t bytes = w.values<std::uint32_t>(i.source(2))[k];
     if (!check_size(machine, bytes, from, to, name) || bytes == 0) return;
     const StoreReader reader = start_bulk_store(w, k, i.site);
-    const unsigned char* data = read_by_engine(machine, from, static_cast<int>(bytes), machine.self->accessor,
+    const unsigned char* data = read_by_engine(machine, from, static_cast<int>(bytes), machine.self->agent,
                                                reader.actor, reader.epoch, name);
     if (data == nullptr) return;
     count_global(machine, i.site, name, to, bytes);
@@ -342,7 +342,7 @@ void end_block_bulk(Machine& machine) {
   for (const BulkLoad& load : machine.bulk_copies.under_way) {
     FINDING(machine.report, bulk_copy_in_flight, load.site,
             "a bulk copy of %s has not completed when its block ends: wait for its mbarrier",
-            describe(machine, load.thread->accessor, machine.block_index).c_str());
+            describe(machine, load.thread->agent, machine.block_index).c_str());
   }
   machine.bulk_copies.under_way.clear();
   for (unsigned w = 0; w < machine.warp_count; ++w) {
@@ -351,7 +351,7 @@ void end_block_bulk(Machine& machine) {
       if (lane.last == 0 || lane.waited >= lane.last) continue;
       FINDING(machine.report, bulk_copy_in_flight, lane.site,
               "%s exits while its bulk store may still read shared memory: add cp.async.bulk.commit_group and wait_group",
-              describe(machine, accessor_of(w, k), machine.block_index).c_str());
+              describe(machine, agent_of(w, k), machine.block_index).c_str());
     }
   }
 }

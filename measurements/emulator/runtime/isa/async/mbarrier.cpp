@@ -35,13 +35,13 @@ void check_waiters(Machine& machine, Mbarrier& m) {
   for (const PhaseSeen& seen : m.seen) {
     Lanes late = 0;
     for_lanes(seen.lanes, [&](unsigned k) {
-      const Accessor thread = accessor_of(seen.warp, k);
+      const Agent thread = agent_of(seen.warp, k);
       const bool is_ordered =
           m.joining.earlier.holds(thread, seen.epoch) || m.released.earlier.holds(thread, seen.epoch);
       late |= static_cast<Lanes>(!is_ordered) << k;
     });
     if (late == 0) continue;
-    const Accessor late_thread = accessor_of(seen.warp, static_cast<unsigned>(__builtin_ctz(late)));
+    const Agent late_thread = agent_of(seen.warp, static_cast<unsigned>(__builtin_ctz(late)));
     char phase[32] = "the initialization";
     if (m.phase != 0) std::snprintf(phase, sizeof phase, "the end of phase %u", m.phase - 1);
     FINDING(machine.report, mbarrier_misuse, seen.site,
@@ -176,7 +176,7 @@ void arrive_on(Warp& w, const Instruction& i, Lanes active) {
     if (objects[k] == nullptr) return;
     good |= 1u << k;
     if (const unsigned rank = rank_of_address(addresses[k]); rank != machine.self->rank) {
-      touch_block(machine, rank, machine.self->accessor, machine.clocks.now[machine.self->warp]);
+      touch_block(machine, rank, machine.self->agent, machine.clocks.now[machine.self->warp]);
     }
   });
   const bool whole = active == live_lanes(w);
@@ -462,7 +462,7 @@ void report_waiting_for_mbarriers(Machine& machine) {
           machine.report, Kind::barrier_not_reached, t.site,
           "%s waits forever for the end of phase %u of the mbarrier at %s: in phase %u, %lld of %u arrivals and "
           "%lld bytes are missing%s",
-          describe(machine, t.accessor, machine.block_index).c_str(), m.awaited[t.linear] - 1,
+          describe(machine, t.agent, machine.block_index).c_str(), m.awaited[t.linear] - 1,
           describe_shared(machine, address).c_str(), m.phase, static_cast<long long>(m.left), m.arrivals,
           static_cast<long long>(m.bytes), m.bytes < 0 ? " (more bytes arrived than were expected)" : "");
     }

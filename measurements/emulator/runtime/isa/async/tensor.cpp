@@ -364,7 +364,7 @@ void store(Warp& w, const Instruction& i, Lanes active) {
     const StoreReader reader = start_bulk_store(w, k, i.site);
     std::vector<unsigned char> data(std::size_t{box.rows} * box.row_bytes, 0xff);
     for_pieces(map, box, from, [&](unsigned at, std::uint32_t address, unsigned bytes) {
-      const unsigned char* p = read_by_engine(machine, address, static_cast<int>(bytes), machine.self->accessor,
+      const unsigned char* p = read_by_engine(machine, address, static_cast<int>(bytes), machine.self->agent,
                                               reader.actor, reader.epoch, name);
       if (p != nullptr) std::memcpy(data.data() + at, p, bytes);
     });

@@ -116,7 +116,7 @@ void dealloc(Warp& w, const Instruction& i, Lanes) {
             describe_self(machine).c_str(), name, columns, address);
     return;
   }
-  check_tensor_columns_idle(machine, machine.self->rank, allocation->column, columns, accessor_of(w.index, whole_warp),
+  check_tensor_columns_idle(machine, machine.self->rank, allocation->column, columns, agent_of(w.index, whole_warp),
                             name);
   memory.allocations.erase(allocation);
   machine.idle_polls = 0;
@@ -204,7 +204,7 @@ void load(Warp& w, const Instruction& i, Lanes) {
     if (!m.good) std::memset(w.values<std::uint32_t>(i.destination(r)), 0xff, 4 * warp_size);
   }
   if (!m.good) return;
-  const Accessor me = accessor_of(w.index, whole_warp);
+  const Agent me = agent_of(w.index, whole_warp);
   const TensorUse use = issue_tensor_work(machine, tensor_actor(machine, me, TensorWork::loads));
   TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   std::uint32_t unwritten[tensor_columns] = {};
@@ -244,7 +244,7 @@ void store(Warp& w, const Instruction& i, Lanes) {
   const unsigned registers = i.sources - 1;
   const Move m = check_move(w, i, registers);
   if (!m.good) return;
-  const Accessor me = accessor_of(w.index, whole_warp);
+  const Agent me = agent_of(w.index, whole_warp);
   const TensorUse use = issue_tensor_work(machine, tensor_actor(machine, me, TensorWork::stores));
   TensorMemory& memory = tensor_memory(machine, machine.self->rank);
   const unsigned quarter = m.first_lane / quarter_lanes;
@@ -270,7 +270,7 @@ void store(Warp& w, const Instruction& i, Lanes) {
 void wait(Warp& w, const Instruction& i, Lanes) {
   Machine& machine = *w.machine;
   const bool of_stores = i.immediate[1] != 0;
-  const TensorActor& a = tensor_actor(machine, accessor_of(w.index, whole_warp),
+  const TensorActor& a = tensor_actor(machine, agent_of(w.index, whole_warp),
                                       of_stores ? TensorWork::stores : TensorWork::loads);
   if (a.issued != 0) machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
   if (!of_stores) machine.tensor_loads.loads[w.index].waited = machine.tensor_loads.loads[w.index].issued;
@@ -297,7 +297,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
     std::uint32_t address;
     if (!check_group(machine, static_cast<unsigned>(i.immediate[1]), name)) return;
     if (!shared_operand(w, i, 0, i.immediate[0], k, name, address)) return;
-    const TensorActor& a = tensor_actor(machine, machine.self->accessor, TensorWork::products);
+    const TensorActor& a = tensor_actor(machine, machine.self->agent, TensorWork::products);
     const unsigned own = rank_of_address(address);
     std::uint32_t blocks = 1u << own;
     if (i.immediate[2] != 0) blocks = w.values<std::uint16_t>(i.source(1))[k];
@@ -312,7 +312,7 @@ void commit(Warp& w, const Instruction& i, Lanes active) {
       if (m == nullptr) continue;
       if (machine.launch.count) note_products_committed(w, m->address);
       if (rank != machine.self->rank) {
-        touch_block(machine, rank, a.issued != 0 ? accessor_of(a.actor, whole_warp) : machine.self->accessor,
+        touch_block(machine, rank, a.issued != 0 ? agent_of(a.actor, whole_warp) : machine.self->agent,
                     a.issued != 0 ? last_tensor_epoch(machine, a) : machine.clocks.now[machine.self->warp]);
       }
       arrive_behind(machine, *m, w.index, k, a.issued != 0 ? a.actor : 0, a.issued != 0 ? last_tensor_epoch(machine, a) : 0, name);
@@ -355,7 +355,7 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
     const std::uint32_t address = w.values<std::uint32_t>(i.source(0))[k] + static_cast<std::uint32_t>(i.immediate[0]);
     const unsigned column = address & 0xffff;
     Descriptor d = read_descriptor(machine, w.values<std::uint64_t>(i.source(1))[k], name);
-    TensorActor& actor = tensor_actor(machine, machine.self->accessor, TensorWork::products);
+    TensorActor& actor = tensor_actor(machine, machine.self->agent, TensorWork::products);
     const TensorUse use = issue_tensor_work(machine, actor);
     for (unsigned b = 0; b < blocks; ++b) {
       const unsigned rank = blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2 + b;
@@ -374,7 +374,7 @@ void copy(Warp& w, const Instruction& i, Lanes active) {
       }
       for (unsigned c = column; c < column + pieces * 4; ++c) {
         for (unsigned q = 0; q < tensor_quarters; ++q) {
-          if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->accessor, name);
+          if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->agent, name);
         }
       }
     }
@@ -419,7 +419,7 @@ Descriptor read_descriptor(Machine& machine, std::uint64_t bits, const char* nam
 
 void read_operand(Machine& machine, std::uint32_t address, unsigned rank, const TensorActor& actor, const TensorUse& use,
                   const char* name, void* to) {
-  const unsigned char* from = read_by_engine(machine, address_in_block(address, rank), 16, machine.self->accessor,
+  const unsigned char* from = read_by_engine(machine, address_in_block(address, rank), 16, machine.self->agent,
                                              actor.actor, use.epoch, name);
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
@@ -441,7 +441,7 @@ void report_waiting_for_tensor_memory(Machine& machine) {
     if (machine.tensor_loads.waiting_allocs[w] == 0) continue;
     FINDING(machine.report, barrier_not_reached, machine.tensor_loads.waiting_allocs[w],
             "%s waits forever for columns of tensor memory: no block frees enough",
-            describe(machine, accessor_of(w, whole_warp), machine.block_index).c_str());
+            describe(machine, agent_of(w, whole_warp), machine.block_index).c_str());
   }
 }
 
@@ -454,7 +454,7 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
     machine.self->site = i.site;
     FINDING_OF_TWO(machine.report, missing_tcgen05_wait, machine.grade_of_missing_fences, i.site, 0,
                    "%s %s a register of a tcgen05.ld that it has not waited for (tcgen05.wait::ld)",
-                   describe(machine, accessor_of(w.index, whole_warp), machine.block_index).c_str(), action);
+                   describe(machine, agent_of(w.index, whole_warp), machine.block_index).c_str(), action);
   };
   if (mine.issued > mine.waited) {
     for (unsigned k = 0; k < i.sources; ++k) {
@@ -466,7 +466,7 @@ void track_tensor_loads(Warp& w, const Instruction& i) {
         report("reads");
         // the value is used, so this load and all earlier ones have completed: they no longer read tensor memory
         if (n == mine.issued) {
-          const TensorActor& a = tensor_actor(machine, accessor_of(w.index, whole_warp), TensorWork::loads);
+          const TensorActor& a = tensor_actor(machine, agent_of(w.index, whole_warp), TensorWork::loads);
           machine.clocks.learn(w.index, a.actor, last_tensor_epoch(machine, a));
         }
         break;

@@ -197,8 +197,8 @@ void read_columns(Machine& machine, unsigned rank, unsigned column, unsigned col
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
       if (lanes[q] == 0) continue;
-      if (read_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->accessor, name) != 0)
-        report_undefined_tensor_memory(machine, c, machine.self->accessor, name);
+      if (read_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->agent, name) != 0)
+        report_undefined_tensor_memory(machine, c, machine.self->agent, name);
     }
   }
 }
@@ -337,7 +337,7 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
   }
   for (unsigned c = column; c < column + columns; ++c) {
     for (unsigned q = 0; q < tensor_quarters; ++q) {
-      if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->accessor, name);
+      if (lanes[q] != 0) write_tensor_cell(machine, rank, c, q, lanes[q], use, machine.self->agent, name);
     }
   }
 }
@@ -345,7 +345,7 @@ void multiply(Machine& machine, const Product& p, const Operands& o, unsigned ra
 template <class T>
 void multiply_blocks(Machine& machine, const Product& p, const Operands& o) {
   const unsigned first = p.blocks == 1 ? machine.self->rank : machine.self->rank / 2 * 2;
-  TensorActor& actor = tensor_actor(machine, machine.self->accessor, TensorWork::products);
+  TensorActor& actor = tensor_actor(machine, machine.self->agent, TensorWork::products);
   // Products of the same shape with the same accumulators are executed in order, so they need no wait in between.
   const TensorUse use = issue_tensor_work(machine, actor, static_cast<std::uint32_t>(p.kind + 1) << 20 | p.m << 10 | p.n);
   std::vector<T> b(std::size_t{p.k} * p.n);

@@ -113,7 +113,7 @@ void report_register(Warp& w, const Instruction& i, std::uint32_t n, const char*
   const std::string where =
       index < g.operations.size() ? describe_site(machine.report, g.operations[index].site) : "an earlier line";
   FINDING(machine.report, wgmma_in_flight, i.site, "%s %s a register of the wgmma at %s without waiting for this wgmma",
-          describe(machine, accessor_of(w.index, whole_warp), machine.block_index).c_str(), action, where.c_str());
+          describe(machine, agent_of(w.index, whole_warp), machine.block_index).c_str(), action, where.c_str());
 }
 
 // The four bytes of a lane in register `which` of the operand A.
@@ -124,7 +124,7 @@ const unsigned char* register_bytes(Warp& w, const Instruction& i, unsigned whic
 // Reads 16 bytes of shared memory. If they cannot be read, they become all ones, which is NaN.
 void read_piece(Warp& w, const Group& g, std::uint32_t operation, std::uint32_t address, unsigned char* to) {
   Machine& machine = *w.machine;
-  const unsigned char* from = read_by_engine(machine, address, 16, accessor_of(w.index, whole_warp), g.actor,
+  const unsigned char* from = read_by_engine(machine, address, 16, agent_of(w.index, whole_warp), g.actor,
                                              machine.clocks.first + operation, "wgmma.mma_async");
   if (from == nullptr) {
     std::memset(to, 0xff, 16);
@@ -191,7 +191,7 @@ void check_registers(Warp& w, const Instruction& i, unsigned a_registers) {
     if (r.written == s.fences + 1) {
       FINDING(machine.report, missing_wgmma_fence, i.site,
               "warp %u of %s: %s of the wgmma was written after the last wgmma.fence", w.index,
-              describe(machine, accessor_of(w.index, whole_warp), machine.block_index).c_str(), operand_name);
+              describe(machine, agent_of(w.index, whole_warp), machine.block_index).c_str(), operand_name);
     }
   };
   for (unsigned d = 0; d < i.destinations; ++d) {

@@ -37,11 +37,11 @@ bool has_exited(Machine& machine, unsigned w) {
 }
 
 bool is_complete(Machine& machine, const Barrier& b, unsigned rank) {
-  unsigned arrived = b.arrived;
+  unsigned arrived_or_exited = b.arrived;
   for (unsigned w = rank * block_warps(machine); b.whole && w < (rank + 1) * block_warps(machine); ++w) {
-    if (has_exited(machine, w)) arrived += machine.warp_lanes[w];
+    if (has_exited(machine, w)) arrived_or_exited += machine.warp_lanes[w];
   }
-  return arrived >= b.expected;
+  return arrived_or_exited >= b.expected;
 }
 
 // A barrier of the whole block does not wait for threads that have exited, as in hardware since Volta. It is a fault if
@@ -114,7 +114,7 @@ bool arrive_at_barrier(Machine& machine, unsigned w, int id, int count, bool wai
     if (v != w && machine.clocks.seen(w, v) < epoch) {
       FINDING(machine.report, invalid_argument, machine.self->site,
               "%s may arrive at barrier %d before warp %u completes its previous use: nothing orders the two uses",
-              describe(machine, accessor_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
+              describe(machine, agent_of(w, whole_warp), machine.block_index).c_str(), id, v % block_warps(machine));
       break;
     }
   }

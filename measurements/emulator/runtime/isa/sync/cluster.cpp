@@ -205,14 +205,14 @@ void report_waiting_for_cluster(Machine& machine) {
     if (machine.cluster.barrier.arrived[w] > phase || !is_live(machine, w)) continue;
     FINDING(machine.report, barrier_not_reached, machine.cluster.barrier.site,
             "the barrier of the cluster waits for %s, which never arrives (it is at %s)",
-            describe(machine, accessor_of(w, whole_warp), machine.block_index).c_str(),
+            describe(machine, agent_of(w, whole_warp), machine.block_index).c_str(),
             describe_site(machine.report, machine.threads[w * warp_size].site).c_str());
   }
   for (unsigned w = 0; w < machine.warp_count; ++w) {
     if (machine.cluster.waiting_at[w] == 0) continue;
     FINDING(machine.report, barrier_not_reached, machine.cluster.waiting_at[w],
             "%s waits for registers, but only %u of the block's %u are free: setmaxnreg requests too many",
-            describe(machine, accessor_of(w, whole_warp), machine.block_index).c_str(),
+            describe(machine, agent_of(w, whole_warp), machine.block_index).c_str(),
             machine.cluster.pools[w / block_warps(machine)].free, registers_of_block(machine));
   }
 }

@@ -50,7 +50,7 @@ struct DroppedValues : Unit {
     Kind kind;
     SiteIndex site, load;  // sites of the finding and of the load
     const Instruction* instruction;  // the load instruction if known, otherwise nullptr
-    Accessor reader;
+    Agent reader;
     std::uint32_t lanes;  // the lanes of the reader's warp that executed the load
     std::uint64_t since;
   };
@@ -334,7 +334,7 @@ bool is_used(Machine& machine, const Watched& one) {
 bool goes_nowhere(const Use& use) { return !use.lost && use.effects.empty() && use.skipped.empty(); }
 
 // True if it must still be determined whether a racing read at a line has an effect.
-bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Accessor reader) {
+bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Agent reader) {
   const auto [race, is_new] = machine.dropped.races.try_emplace(race_of(kind, machine.self->site), false);
   if (race->second || goes_nowhere(use_of(machine, load))) return false;
   race->second = machine.dropped.watched.size() >= most_watched || warp_of(reader) >= machine.warp_count;
@@ -344,9 +344,9 @@ bool may_be_dropped(Machine& machine, Kind kind, SiteIndex load, Accessor reader
 // The lanes of a recorded read that race with the running thread. A recorded read may combine several lanes. If the
 // running thread is one of these lanes and has read earlier, it is excluded, because a thread does not race with
 // itself.
-std::uint32_t racing_lanes(Machine& machine, Accessor reader, bool just_now) {
+std::uint32_t racing_lanes(Machine& machine, Agent reader, bool just_now) {
   const std::uint32_t lanes = lanes_of(reader);
-  const Accessor self = machine.self->accessor;
+  const Agent self = machine.self->agent;
   return !just_now && warp_of(self) == warp_of(reader) ? lanes & ~lanes_of(self) : lanes;
 }
 
@@ -354,7 +354,7 @@ std::uint32_t racing_lanes(Machine& machine, Accessor reader, bool just_now) {
 
 bool goes_nowhere(Machine& machine, SiteIndex load) { return goes_nowhere(use_of(machine, load)); }
 
-void watch_read(Machine& machine, Kind kind, SiteIndex load, Accessor reader, bool just_now, const char* address,
+void watch_read(Machine& machine, Kind kind, SiteIndex load, Agent reader, bool just_now, const char* address,
                 unsigned bytes) {
   if (!may_be_dropped(machine, kind, load, reader)) return;
   const std::uint32_t lanes = racing_lanes(machine, reader, just_now);
@@ -391,7 +391,7 @@ void watch_read(Machine& machine, Kind kind, SiteIndex load, Accessor reader, bo
   if (!any) machine.dropped.watched.push_back(of_line);
 }
 
-void watch_earlier_read(Machine& machine, SiteIndex load, Accessor reader, Accessor writer, unsigned address) {
+void watch_earlier_read(Machine& machine, SiteIndex load, Agent reader, Agent writer, unsigned address) {
   if (!may_be_dropped(machine, Kind::shared_race, load, reader)) return;
   const Watched of_line{Kind::shared_race,    machine.self->site, load, nullptr, reader,
                         racing_lanes(machine, reader, false), machine.dropped.begun};
@@ -403,8 +403,8 @@ void watch_earlier_read(Machine& machine, SiteIndex load, Accessor reader, Acces
     if (i->reading != 0 && r == nullptr) continue;
     // If the previous execution of the load is not ordered before the write, it is unknown which execution read the
     // value.
-    const Accessor warp = accessor_of(warp_of(reader), whole_warp);
-    const bool is_known = r != nullptr && (r->before == 0 || machine.clocks.ordered(warp, r->before, writer));
+    const Agent reader_warp = agent_of(warp_of(reader), whole_warp);
+    const bool is_known = r != nullptr && (r->before == 0 || machine.clocks.ordered(reader_warp, r->before, writer));
     if (is_known && !r->holds(address)) continue;
     Watched one = of_line;
     one.instruction = i;

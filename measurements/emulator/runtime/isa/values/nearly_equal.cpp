@@ -219,7 +219,7 @@ double largest_term(Machine& machine, const Stored& stored) {
   for (const Term& term : stored.terms) {
     const unsigned bits = 8 * static_cast<unsigned>(tolerances[term.format].bytes);
     if (8 * term.width < bits) continue;
-    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(machine.self->accessor), [&](unsigned lane) {
+    ptx::for_lanes(warp.head(term.slot).defined & lanes_of(machine.self->agent), [&](unsigned lane) {
       const std::uint64_t all = ptx::read_bits(warp, term.slot, term.width, lane);
       for (unsigned at = 0; at < 8 * term.width; at += bits) {
         const double x = std::fabs(value_of(term.format, bits == 64 ? all : all >> at & ((std::uint64_t{1} << bits) - 1)));

@@ -297,7 +297,7 @@ void list_writers(Machine& machine, const Buffer& b, std::size_t first, std::siz
     const Mark stamp = b.mark(machine, 0, cell) & numbers;
     if (stamp != last) {
       const Stamp write = stamp_of(machine, stamp);
-      block = stamp == 0 ? ~0u : block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.accessor));
+      block = stamp == 0 ? ~0u : block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.agent));
       last = stamp;
     }
     std::fill_n(writers + i, alike, block);

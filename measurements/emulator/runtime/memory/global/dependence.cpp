@@ -21,7 +21,7 @@ struct Dependence : Unit {
     const char *begin, *end;
   };
   struct Wait {
-    Accessor thread;
+    Agent agent;
     Epoch epoch;
   };
   // index 0: ranges that earlier launches write; index 1: ranges that they read; sorted by address at the first check
@@ -47,7 +47,7 @@ void wait_for_launches(Machine& machine) {
   if (!machine.launch.dependent) return;
   if (!machine.dependence.triggered) machine.dependence.waited = true;
   machine.self->waited = true;
-  machine.dependence.waits.push_back({machine.self->accessor, machine.clocks.now[machine.self->warp]});
+  machine.dependence.waits.push_back({machine.self->agent, machine.clocks.now[machine.self->warp]});
 }
 
 void launch_dependents(Machine& machine) { machine.dependence.triggered = true; }
@@ -72,7 +72,7 @@ void global_shadow::check_dependence(Machine& machine, const Buffer& b, const vo
   const bool is_written = in(d.unfinished[0]);
   if (!is_written && !(writes && in(d.unfinished[1]))) return;
   const bool knows = std::any_of(d.waits.begin(), d.waits.end(), [&](const Dependence::Wait& w) {
-    return machine.clocks.ordered(w.thread, w.epoch, machine.self->accessor);
+    return machine.clocks.ordered(w.agent, w.epoch, machine.self->agent);
   });
   if (knows) {
     machine.self->waited = true;

@@ -28,7 +28,7 @@ using CopyOf = GlobalUses::CopyOf;
 constexpr unsigned readers[] = {1, 2};  // indices in Buffer::marks; index 0 is the last write
 
 Stamp stamp(Machine& machine, bool atomic, bool narrow = false) {
-  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->accessor, machine.self->site, atomic, narrow};
+  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->agent, machine.self->site, atomic, narrow};
 }
 // True if an access by the running block is not atomic with respect to a write, because one of the two has block scope
 // and the write is by another block.
@@ -48,15 +48,15 @@ void report_race(Machine& machine, const Buffer& b, std::size_t cell, const Race
   FINDING_OF_TWO(machine.report, global_race, grade, machine.self->site, race.other.site,
                  "%s %s %s, which %s %s at %s, and nothing orders the two accesses%s%s",
                  describe_self(machine).c_str(), race.doing, element(b, cell).c_str(),
-                 describe(machine, race.other.accessor, block_of_epoch(machine, race.other.epoch)).c_str(),
+                 describe(machine, race.other.agent, block_of_epoch(machine, race.other.epoch)).c_str(),
                  race.did, describe_site(machine.report, race.other.site).c_str(),
                  same_block ? " (add a barrier)" : " (add a fence and an atomic on both sides)", why);
   if (grade == Grade::note) return;
   // If the race involves a read whose value turns out to have no effect, the fault is later downgraded to a note.
   if (race.doing[0] == 'r') {
-    watch_read(machine, Kind::global_race, machine.self->site, machine.self->accessor, true, nullptr, 0);
+    watch_read(machine, Kind::global_race, machine.self->site, machine.self->agent, true, nullptr, 0);
   } else if (race.did[0] == 'r' && (same_block || goes_nowhere(machine, race.other.site))) {
-    watch_read(machine, Kind::global_race, race.other.site, race.other.accessor, false, b.begin + cell * b.cell_bytes, b.cell_bytes);
+    watch_read(machine, Kind::global_race, race.other.site, race.other.agent, false, b.begin + cell * b.cell_bytes, b.cell_bytes);
   } else {
     confirm_race(machine, Kind::global_race, machine.self->site);
   }
@@ -88,7 +88,7 @@ unsigned place_of_read(Machine& machine, const Buffer& b, std::size_t cell, cons
   int slot = -1;
   for (int k = 0; k < 2; ++k) {
     const Stamp& read = reads[k];
-    if (read.epoch != 0 && read.accessor == mine.accessor && read.atomic == mine.atomic && of_running(machine, read.epoch))
+    if (read.epoch != 0 && read.agent == mine.agent && read.atomic == mine.atomic && of_running(machine, read.epoch))
       return readers[k];
     if (slot < 0 && read.epoch == 0) slot = k;
   }
@@ -143,7 +143,7 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
       FINDING(machine.report, read_only_load_of_written, machine.self->site,
               "%s reads %s by ld.global.nc, but %s writes this element at %s in the same launch",
               describe_self(machine).c_str(),
-              element(b, cell).c_str(), describe(machine, write.accessor, block_of_epoch(machine, write.epoch)).c_str(),
+              element(b, cell).c_str(), describe(machine, write.agent, block_of_epoch(machine, write.epoch)).c_str(),
               describe_site(machine.report, write.site).c_str());
       return whole;
     } else if (!(relaxed && write.atomic && !too_narrow(machine, write, narrow)) && !ordered(machine, write) &&
@@ -159,8 +159,8 @@ bool shadow_read(Machine& machine, Buffer& b, const void* address, int bytes, bo
 
 // True if the write is by the corresponding thread of a block that does the same work as the running block.
 bool by_replica(Machine& machine, const Stamp& write) {
-  const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.accessor));
-  return write.accessor == machine.self->accessor &&
+  const unsigned block = block_in_grid(machine, block_of_epoch(machine, write.epoch), rank_of(machine, write.agent));
+  return write.agent == machine.self->agent &&
          are_replicas(machine, block, block_in_grid(machine, machine.block_index, machine.self->rank));
 }
 
@@ -184,7 +184,7 @@ std::uint64_t source_of(Machine& machine, const Buffer& b, std::size_t cell, con
 
 void note_copy(Machine& machine, const Buffer& b, std::size_t cell, const void* address) {
   copy_in(machine, cell) = {b.begin + cell * b.cell_bytes, source_of(machine, b, cell, address),
-                            machine.clocks.now[machine.self->warp], machine.self->accessor, machine.self->site};
+                            machine.clocks.now[machine.self->warp], machine.self->agent, machine.self->site};
 }
 
 // True if the launch has not written to a location.
@@ -208,7 +208,7 @@ bool copies_the_same(Machine& machine, const Buffer& b, const void* address, int
     const CopyOf& copy = copy_in(machine, cell);
     const Stamp write = b.write(machine, cell);
     const bool is_last = copy.cell == b.begin + cell * b.cell_bytes && copy.epoch == write.epoch &&
-                         copy.accessor == write.accessor && copy.site == write.site;
+                         copy.agent == write.agent && copy.site == write.site;
     // the other block computes another tile
     if (!of_running(machine, write.epoch) && !by_replica(machine, write)) return false;
     const std::uint64_t from = source_of(machine, b, cell, address);
@@ -273,11 +273,11 @@ bool report_write_behind(Machine& machine, const Buffer& b, std::size_t cell, co
   }
   if (!read.constant || read.epoch < machine.launch.began) return !is_ordered;
   const bool is_used = is_seen || used_before_store(machine, read.site, machine.self->site,
-            read.accessor == machine.self->accessor && of_running(machine, read.epoch));
+            read.agent == machine.self->agent && of_running(machine, read.epoch));
   FINDING_OF_TWO(machine.report, read_only_load_of_written, is_used ? Grade::note : Grade::fault, machine.self->site, read.site,
                  "%s writes %s, which %s reads by ld.global.nc at %s in the same launch%s: use a plain load",
                  describe_self(machine).c_str(), element(b, cell).c_str(),
-                 describe(machine, read.accessor, block_of_epoch(machine, read.epoch)).c_str(),
+                 describe(machine, read.agent, block_of_epoch(machine, read.epoch)).c_str(),
                  describe_site(machine.report, read.site).c_str(), is_used ? " (the value was used before the write)" : "");
   return true;
 }
@@ -307,17 +307,17 @@ void shadow_write(Machine& machine, Buffer& b, const void* address, int bytes, b
     count = atomic || !machine.global_uses.under_atomics.empty() ? 1 : b.alike(cell, cells.end);
     const bool both_strong = atomic && write.atomic && !too_narrow(machine, write, narrow);
     const bool together = write.site == machine.self->site && of_running(machine, write.epoch) &&
-                          warp_of(write.accessor) == machine.self->warp && write.accessor != machine.self->accessor && same_value();
+                          warp_of(write.agent) == machine.self->warp && write.agent != machine.self->agent && same_value();
     if (!reported && write.epoch != 0 && !both_strong && !together) {
       if (!ordered(machine, write) && !observed(machine, b, cell, write)) {
         report_two_writes(machine, b, cell, write, doing, address, from, bytes);
         reported = true;
       } else if (b.spec.role == BufferSpec::Role::output && !atomic && (b.mark(machine, 0, cell) & was_read) == 0 &&
-                 (write.accessor != machine.self->accessor || !of_running(machine, write.epoch))) {
+                 (write.agent != machine.self->agent || !of_running(machine, write.epoch))) {
         FINDING(machine.report, lost_write, machine.self->site,
                 "%s overwrites %s before anything has read the value that %s wrote at %s",
                 describe_self(machine).c_str(), element(b, cell).c_str(),
-                describe(machine, write.accessor, block_of_epoch(machine, write.epoch)).c_str(),
+                describe(machine, write.agent, block_of_epoch(machine, write.epoch)).c_str(),
                 describe_site(machine.report, write.site).c_str());
         reported = true;
       }

@@ -24,7 +24,7 @@ namespace autosched::emulator::global_shadow {
 struct Stamp {
   Epoch epoch = 0;       // 0: no access
   std::uint32_t fences = 0;  // number of fences of that thread before the access
-  Accessor accessor = 0;
+  Agent agent = 0;
   SiteIndex site = 0;
   bool atomic = false;
   bool narrow = false;  // an atomic of block scope
@@ -65,7 +65,7 @@ struct GlobalUses {
     const char* cell;
     std::uint64_t from;
     Epoch epoch;  // epoch, thread and site of the store
-    Accessor accessor;
+    Agent agent;
     SiteIndex site;
   };
   CopyOf* copies = nullptr;  // hash table of entries by cell
@@ -75,7 +75,7 @@ struct GlobalUses {
 };
 inline Stamp stamp_of(Machine& machine, Mark mark) {
   Stamp stamp = machine.global_uses.stamps[mark & numbers];
-  stamp.accessor = static_cast<Accessor>(stamp.accessor + (mark >> lane_shift));
+  stamp.agent = static_cast<Agent>(stamp.agent + (mark >> lane_shift));
   return stamp;
 }
 inline bool is_apart(Mark write) { return (write & apart) == apart; }
@@ -221,8 +221,8 @@ bool acquired(Machine& machine, const Stamp& before);
 inline bool ordered(Machine& machine, const Stamp& before) {
   if (before.epoch < machine.launch.began) return true;
   if (of_running(machine, before.epoch)) {
-    if (machine.clocks.ordered(before.accessor, before.epoch, machine.self->accessor)) return true;
-    if (rank_of(machine, before.accessor) == machine.self->rank) return false;
+    if (machine.clocks.ordered(before.agent, before.epoch, machine.self->agent)) return true;
+    if (rank_of(machine, before.agent) == machine.self->rank) return false;
   }
   return acquired(machine, before);
 }

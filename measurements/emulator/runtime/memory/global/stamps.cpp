@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t fewest = GlobalUses::fewest;
 
 bool same(const Stamp& a, const Stamp& b) {
-  return a.epoch == b.epoch && a.fences == b.fences && a.accessor == b.accessor && a.site == b.site &&
+  return a.epoch == b.epoch && a.fences == b.fences && a.agent == b.agent && a.site == b.site &&
          a.atomic == b.atomic && a.narrow == b.narrow && a.constant == b.constant;
 }
 
@@ -48,11 +48,11 @@ void clear(Machine& machine) {
 
 Mark mark_of(Machine& machine, const Stamp& stamp) {
   GlobalUses& uses = machine.global_uses;
-  const unsigned lane = lane_of(stamp.accessor);
+  const unsigned lane = lane_of(stamp.agent);
   Stamp first = stamp;
-  first.accessor = static_cast<Accessor>(stamp.accessor - lane);
+  first.agent = static_cast<Agent>(stamp.agent - lane);
   const unsigned kind = unsigned{stamp.atomic} * 2 + unsigned{stamp.constant};
-  Mark& at = uses.latest[(stamp.site * 4 + kind + warp_of(stamp.accessor) * 97) % GlobalUses::num_latest];
+  Mark& at = uses.latest[(stamp.site * 4 + kind + warp_of(stamp.agent) * 97) % GlobalUses::num_latest];
   if (at == 0 || !same(uses.stamps[at], first)) {
     if (uses.stamps.size() >= uses.full) clear(machine);
     at = static_cast<Mark>(uses.stamps.size());

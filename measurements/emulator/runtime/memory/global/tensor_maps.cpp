@@ -43,7 +43,7 @@ constexpr int map_bytes = 128;
 constexpr std::size_t most_kept = 4096;  // maximum number of fences of each kind; the oldest are dropped
 
 Stamp stamp_of_map(Machine& machine, bool narrow) {
-  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->accessor, machine.self->site, false, narrow};
+  return {machine.clocks.now[machine.self->warp], machine.self->fences, machine.self->agent, machine.self->site, false, narrow};
 }
 
 template <class T>
@@ -58,7 +58,7 @@ std::uint64_t writes_of(Machine& machine, const Buffer& b, const Cells& cells) {
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp w = b.write(machine, cell);
     if (w.epoch == 0) continue;
-    const auto one = std::uint64_t{w.epoch} << 32 ^ std::uint64_t{w.accessor} << 16 ^ w.site ^ std::uint64_t{w.fences} << 40;
+    const auto one = std::uint64_t{w.epoch} << 32 ^ std::uint64_t{w.agent} << 16 ^ w.site ^ std::uint64_t{w.fences} << 40;
     sum = (sum ^ one) * 0x9e3779b97f4a7c15u | 1;
   }
   return sum;
@@ -69,7 +69,7 @@ bool released(Machine& machine, const Stamp& write, bool narrow) {
   if (write.epoch < machine.launch.began) return true;
   return std::any_of(machine.written_maps.releases.rbegin(), machine.written_maps.releases.rend(), [&](const Release& r) {
     if ((narrow || r.by.narrow) && !(of_running(machine, r.by.epoch) && r.rank == machine.self->rank)) return false;
-    return r.knowledge->seen.holds(write.accessor, write.epoch) && ordered(machine, r.by);
+    return r.knowledge->seen.holds(write.agent, write.epoch) && ordered(machine, r.by);
   });
 }
 
@@ -78,7 +78,7 @@ bool all_writes(Machine& machine, const Buffer& b, const Cells& cells, Holds hol
   Stamp last;
   for (std::size_t cell = cells.begin; cell != cells.end; ++cell) {
     const Stamp w = b.write(machine, cell);
-    if (w.epoch == 0 || (last.epoch == w.epoch && last.accessor == w.accessor && last.fences == w.fences)) continue;
+    if (w.epoch == 0 || (last.epoch == w.epoch && last.agent == w.agent && last.fences == w.fences)) continue;
     if (!holds(w)) return false;
     last = w;
   }
@@ -96,7 +96,7 @@ void release_tensor_maps(Machine& machine, std::uint32_t lanes, bool whole, bool
   Thread* const first = &machine.threads[machine.self->warp * warp_size];
   for (; lanes != 0; lanes &= lanes - 1) {
     Stamp one = by;
-    one.accessor = first[__builtin_ctz(lanes)].accessor;
+    one.agent = first[__builtin_ctz(lanes)].agent;
     keep(machine.written_maps.releases, Release{one, knowledge, machine.self->rank});
     if (whole) break;
   }
@@ -123,13 +123,13 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
   const std::uint64_t writes = writes_of(machine, *b, cells);
   if (writes == 0) return;
   bool unreleased = false;
-  const auto acquires = machine.written_maps.acquires.find(reinterpret_cast<std::uintptr_t>(address));
-  if (acquires != machine.written_maps.acquires.end()) {
-    for (const Acquire& a : acquires->second) {
-      if (a.writes != writes || !of_running(machine, a.by.epoch) || rank_of(machine, a.by.accessor) != machine.self->rank) continue;
+  const auto entry = machine.written_maps.acquires.find(reinterpret_cast<std::uintptr_t>(address));
+  if (entry != machine.written_maps.acquires.end()) {
+    for (const Acquire& a : entry->second) {
+      if (a.writes != writes || !of_running(machine, a.by.epoch) || rank_of(machine, a.by.agent) != machine.self->rank) continue;
       for (std::uint32_t lanes = a.lanes; lanes != 0; lanes &= lanes - 1) {
         Stamp by = a.by;
-        by.accessor = accessor_of(warp_of(by.accessor), static_cast<unsigned>(__builtin_ctz(lanes)));
+        by.agent = agent_of(warp_of(by.agent), static_cast<unsigned>(__builtin_ctz(lanes)));
         if (!ordered(machine, by)) continue;
         if (a.released) return;
         unreleased = true;
@@ -141,7 +141,7 @@ void check_tensor_map_acquired(Machine& machine, const void* address, const char
   const Stamp write = b->write(machine, cell);
   FINDING(machine.report, missing_proxy_fence, machine.self->site,
           "%s: %s uses the tensor map at %s, which %s wrote at %s, but %s", describe_self(machine).c_str(), instruction,
-          element(*b, address).c_str(), describe(machine, write.accessor, block_of_epoch(machine, write.epoch)).c_str(),
+          element(*b, address).c_str(), describe(machine, write.agent, block_of_epoch(machine, write.epoch)).c_str(),
           describe_site(machine.report, write.site).c_str(),
           unreleased ? "no fence.proxy.tensormap::generic.release (or tensormap.cp_fenceproxy) follows the write"
                      : "this block has not executed fence.proxy.tensormap::generic.acquire of the map since");

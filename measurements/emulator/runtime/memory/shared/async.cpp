@@ -20,11 +20,11 @@ struct EngineUses : Unit {
   // The last access at one source line, by a thread or a bulk copy, to the shared memory of another block.
   struct RemoteUse {
     unsigned rank;
-    Accessor accessor;
+    Agent agent;
     Epoch epoch;
     SiteIndex site;
   };
-  // the key consists of rank, accessor and site
+  // the key consists of rank, agent and site
   PerBlock<std::unordered_map<std::uint64_t, RemoteUse>> remote_uses{parking};
   // number of reductions in flight, by byte
   PerBlock<std::unordered_map<unsigned, unsigned>> updates_under_way{parking};
@@ -37,8 +37,8 @@ using RemoteUse = EngineUses::RemoteUse;
 namespace {
 
 bool check_bulk_write(Machine& machine, unsigned position, int bytes, const char* async_proxy) {
-  return async_proxy != nullptr ? check_async_write(machine, position, bytes, machine.self->accessor, async_proxy)
-                                : check_write(machine, position, bytes, machine.self->accessor);
+  return async_proxy != nullptr ? check_async_write(machine, position, bytes, machine.self->agent, async_proxy)
+                                : check_write(machine, position, bytes, machine.self->agent);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ void start_bulk_write(Machine& machine, unsigned address, int bytes, const char*
   const unsigned position = find(machine, address, bytes, false);
   if (!machine.launch.check || position == no_position) return;
   check_bulk_write(machine, position, bytes, async_proxy);
-  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->accessor, machine.self->site});
+  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->agent, machine.self->site});
 }
 
 void start_bulk_update(Machine& machine, unsigned address, int bytes, const char* async_proxy) {
@@ -75,9 +75,9 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
       machine.shared_uses.pending[a] = Pending{};
   }
   const bool good = check_bulk_write(machine, position, bytes, async_proxy) &&
-                    check_under_atomics(machine, position, bytes, machine.self->accessor);
-  if (good) check_taken(machine, position, bytes, machine.self->accessor);
-  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->accessor, machine.self->site});
+                    check_under_atomics(machine, position, bytes, machine.self->agent);
+  if (good) check_taken(machine, position, bytes, machine.self->agent);
+  std::fill_n(machine.shared_uses.pending + position, bytes, Pending{InFlight::bulk_copy, machine.self->agent, machine.self->site});
 }
 
 void land_bulk_write(Machine& machine, unsigned address, const unsigned char* data, int bytes, unsigned actor, Epoch epoch,
@@ -87,7 +87,7 @@ void land_bulk_write(Machine& machine, unsigned address, const unsigned char* da
   std::memcpy(bytes_at(machine, position), data, static_cast<std::size_t>(bytes));
   if (!machine.launch.check) return;
   std::fill_n(machine.shared_uses.pending + position, bytes, Pending{});
-  std::fill_n(machine.shared_uses.last_write + position, bytes, Stamp{epoch, accessor_of(actor, whole_warp), site});
+  std::fill_n(machine.shared_uses.last_write + position, bytes, Stamp{epoch, agent_of(actor, whole_warp), site});
   std::fill_n(machine.shared_uses.readers + position, bytes, 0u);
   std::fill_n(machine.shared_uses.together + position, bytes, 0u);
 }
@@ -98,13 +98,13 @@ void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned ac
   if (position == no_position) return;
   update(bytes_at(machine, position));
   if (!machine.launch.check) return;
-  mark_updated(machine, position, bytes, {epoch, accessor_of(actor, whole_warp), site});
+  mark_updated(machine, position, bytes, {epoch, agent_of(actor, whole_warp), site});
   for (unsigned a = position; a < position + static_cast<unsigned>(bytes); ++a) {
     if (--machine.engine_uses.updates_under_way[a] == 0) machine.shared_uses.pending[a] = Pending{};
   }
 }
 
-const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Accessor me, unsigned actor,
+const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Agent me, unsigned actor,
                                     Epoch epoch, const char* instruction) {
   const unsigned position = find(machine, address, bytes, false);
   if (position == no_position) {
@@ -114,7 +114,7 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
   // The asynchronous engine reads the memory of another block. That block must not exit before the read has completed.
   // It is sufficient to observe the engine's completion before the exit, for example by tcgen05.commit.
   if (const unsigned rank = rank_of_address(cluster_address(machine, address)); rank != machine.self->rank) {
-    touch_block(machine, rank, accessor_of(actor, whole_warp), epoch);
+    touch_block(machine, rank, agent_of(actor, whole_warp), epoch);
   }
   const unsigned char* from = bytes_at(machine, position);
   if (!machine.launch.check) return from;
@@ -125,26 +125,26 @@ const unsigned char* read_by_engine(Machine& machine, unsigned address, int byte
       break;
     }
     const Stamp& write = machine.shared_uses.last_write[a];
-    if (write.epoch != 0 && write.epoch == checked.epoch && write.accessor == checked.accessor && write.site == checked.site) continue;
+    if (write.epoch != 0 && write.epoch == checked.epoch && write.agent == checked.agent && write.site == checked.site) continue;
     checked = write;
     if (write.epoch < machine.clocks.first) {
       FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s: %s reads %s, which has not been written",
-              describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str());
+              describe_agent(machine, me).c_str(), instruction, describe_position(machine, a).c_str());
       break;
     }
-    if (!machine.clocks.ordered(write.accessor, write.epoch, me)) {
+    if (!machine.clocks.ordered(write.agent, write.epoch, me)) {
       report_race(machine, a, me, "reads", write, "wrote");
       break;
     }
-    if (!by_engine(machine, write.accessor) && !machine.clocks.proxied(write.accessor, write.epoch, me)) {
+    if (!by_engine(machine, write.agent) && !machine.clocks.proxied(write.agent, write.epoch, me)) {
       FINDING(machine.report, missing_proxy_fence, machine.self->site,
               "%s: %s reads %s, which %s wrote at %s: no fence.proxy.async is in between",
-              describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
-              describe_actor(machine, write.accessor).c_str(), emulator::describe_site(machine.report, write.site).c_str());
+              describe_agent(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
+              describe_agent(machine, write.agent).c_str(), emulator::describe_site(machine.report, write.site).c_str());
       break;
     }
   }
-  std::fill_n(reads_of(machine, actor) + position, bytes, Stamp{epoch, accessor_of(actor, whole_warp), machine.self->site});
+  std::fill_n(reads_of(machine, actor) + position, bytes, Stamp{epoch, agent_of(actor, whole_warp), machine.self->site});
   for (int i = 0; i < bytes; ++i) machine.shared_uses.readers[position + static_cast<unsigned>(i)] |= 1u << actor % 32;
   return from;
 }
@@ -154,26 +154,26 @@ void place_mbarrier(Machine& machine, unsigned address, bool present) {
   const unsigned position = find(machine, address, 8);
   if (position != no_position)
     std::fill_n(machine.shared_uses.pending + position, 8,
-                present ? Pending{InFlight::mbarrier, machine.self->accessor, machine.self->site} : Pending{});
+                present ? Pending{InFlight::mbarrier, machine.self->agent, machine.self->site} : Pending{});
 }
 
 bool check_mbarrier_visible(Machine& machine, unsigned address, const char* instruction, bool to_engine) {
   const unsigned position = find(machine, address, 8, false);
   if (!machine.launch.check || position == no_position) return true;
   const Stamp& write = machine.shared_uses.last_write[position];
-  if (!machine.clocks.ordered(write.accessor, write.epoch, machine.self->accessor)) {
+  if (!machine.clocks.ordered(write.agent, write.epoch, machine.self->agent)) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
             "%s: %s uses the mbarrier at %s, which %s initializes at %s: no barrier is in between",
             describe_self(machine).c_str(), instruction, describe_position(machine, position).c_str(),
-            describe_actor(machine, write.accessor).c_str(), emulator::describe_site(machine.report, write.site).c_str());
+            describe_agent(machine, write.agent).c_str(), emulator::describe_site(machine.report, write.site).c_str());
     return false;
   }
-  return !to_engine || machine.clocks.proxied(write.accessor, write.epoch, machine.self->accessor);
+  return !to_engine || machine.clocks.proxied(write.agent, write.epoch, machine.self->agent);
 }
 
-void touch_block(Machine& machine, unsigned rank, Accessor accessor, Epoch epoch) {
-  const std::uint64_t key = std::uint64_t{rank} << 32 | std::uint64_t{accessor} << 16 | machine.self->site;
-  auto& use = machine.engine_uses.remote_uses.try_emplace(key, RemoteUse{rank, accessor, epoch, machine.self->site}).first->second;
+void touch_block(Machine& machine, unsigned rank, Agent agent, Epoch epoch) {
+  const std::uint64_t key = std::uint64_t{rank} << 32 | std::uint64_t{agent} << 16 | machine.self->site;
+  auto& use = machine.engine_uses.remote_uses.try_emplace(key, RemoteUse{rank, agent, epoch, machine.self->site}).first->second;
   use.epoch = std::max(use.epoch, epoch);
 }
 
@@ -182,13 +182,13 @@ void check_exits(Machine& machine) {
   for (const auto& [key, use] : machine.engine_uses.remote_uses) {
     bool known = false;
     for (unsigned w = use.rank * block_warps(machine); w < (use.rank + 1) * block_warps(machine) && !known; ++w) {
-      known = machine.clocks.any_knows(use.accessor, use.epoch, w);
+      known = machine.clocks.any_knows(use.agent, use.epoch, w);
     }
     if (known) continue;
     FINDING(machine.report, block_exited, use.site,
             "%s uses shared memory of block %u of its cluster, which may have exited: nothing orders the access "
             "before the exit",
-            describe_actor(machine, use.accessor).c_str(), use.rank);
+            describe_agent(machine, use.agent).c_str(), use.rank);
   }
 }
 

@@ -7,8 +7,8 @@
 
 namespace autosched::emulator {
 
-// Records an access of `accessor` in `epoch` to shared memory of block `rank`, which must not exit before this access.
-void touch_block(Machine& machine, unsigned rank, Accessor accessor, Epoch epoch);
+// Records an access of `agent` in `epoch` to shared memory of block `rank`, which must not exit before this access.
+void touch_block(Machine& machine, unsigned rank, Agent agent, Epoch epoch);
 void check_exits(Machine& machine);
 
 // Accesses of the async proxy (bulk copies and wgmma) on behalf of the running thread.
@@ -24,7 +24,7 @@ void start_bulk_update(Machine& machine, unsigned address, int bytes, const char
 void land_bulk_update(Machine& machine, unsigned address, int bytes, unsigned actor, Epoch epoch, SiteIndex site,
                       const std::function<void(unsigned char*)>& update);
 // Records a read that completes at an actor's epoch, and returns the bytes. Returns nullptr if it is out of bounds.
-const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Accessor me, unsigned actor,
+const unsigned char* read_by_engine(Machine& machine, unsigned address, int bytes, Agent me, unsigned actor,
                                     Epoch epoch, const char* instruction);
 void place_mbarrier(Machine& machine, unsigned address, bool present);
 // Reports a finding unless the initialisation of an mbarrier happened before the current action. Returns true if the

@@ -87,7 +87,7 @@ void land(Machine& machine, const AsyncCopy& copy) {
   if (!machine.launch.check) return;
   for (int i = 0; i < copy.bytes; ++i)
     machine.shared_uses.pending[copy.shared + static_cast<unsigned>(i)].kind = InFlight::nothing;
-  mark_written(machine, copy.shared, copy.bytes, machine.self->accessor, copy.site);
+  mark_written(machine, copy.shared, copy.bytes, machine.self->agent, copy.site);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches) 
   const bool reserved = machine.launch.uses_reserved_shared && end <= window_begin;
   if (!dynamic && !fixed && !reserved) return no_position;
   if (touches && machine.self != nullptr && rank != machine.self->rank)
-    touch_block(machine, rank, machine.self->accessor, machine.clocks.now[machine.self->warp]);
+    touch_block(machine, rank, machine.self->agent, machine.clocks.now[machine.self->warp]);
   return static_cast<unsigned>(rank * machine.shared_uses.window_bytes) + offset;
 }
 
@@ -182,7 +182,7 @@ void start_block_shared(Machine& machine) {
     std::memset(machine.shared_memory.reserved_memory, 0, std::size_t{window_begin} * cluster_blocks(machine));
     for (unsigned rank = 0; rank < cluster_blocks(machine); ++rank) {
       std::fill_n(machine.shared_uses.last_write + rank * machine.shared_uses.window_bytes, window_begin,
-                  Stamp{machine.clocks.first, accessor_of(0, whole_warp), 0});
+                  Stamp{machine.clocks.first, agent_of(0, whole_warp), 0});
     }
     machine.clocks.begin();
   }
@@ -220,7 +220,7 @@ bool read_shared(Machine& machine, void* to, unsigned address, int bytes, const 
   }
   check_alignment(machine, address, bytes, instruction);
   std::memcpy(to, bytes_at(machine, position), static_cast<std::size_t>(bytes));
-  return !machine.launch.check || shadow_read(machine, position, bytes, machine.self->accessor, lazily);
+  return !machine.launch.check || shadow_read(machine, position, bytes, machine.self->agent, lazily);
 }
 
 void write_shared(Machine& machine, unsigned address, const void* from, int bytes, const char* instruction) {
@@ -233,7 +233,7 @@ void write_shared(Machine& machine, unsigned address, const void* from, int byte
   check_alignment(machine, address, bytes, instruction);
   if (machine.idle_polls.met() && machine.idle_polls.vain() != 0 && std::memcmp(to, from, static_cast<std::size_t>(bytes)) != 0)
     machine.idle_polls.move();
-  if (machine.launch.check) shadow_write(machine, position, bytes, machine.self->accessor, from);
+  if (machine.launch.check) shadow_write(machine, position, bytes, machine.self->agent, from);
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
@@ -268,8 +268,8 @@ unsigned char* update_shared(Machine& machine, unsigned address, int bytes, cons
   }
   check_alignment(machine, address, bytes, instruction);
   if (machine.launch.check) {
-    check_taken(machine, position, bytes, machine.self->accessor);
-    shadow_update(machine, position, bytes, machine.self->accessor);
+    check_taken(machine, position, bytes, machine.self->agent);
+    shadow_update(machine, position, bytes, machine.self->agent);
   }
   return bytes_at(machine, position);
 }
@@ -305,9 +305,9 @@ void start_copy(Machine& machine, unsigned shared, const void* global, int bytes
   copy.shared = position;
   if (machine.launch.check) {
     // Until the wait, the bytes are in flight: they may change at any time.
-    check_write(machine, position, bytes, machine.self->accessor);
+    check_write(machine, position, bytes, machine.self->agent);
     std::fill_n(machine.shared_uses.pending + position, bytes,
-                Pending{InFlight::cp_async, machine.self->accessor, machine.self->site});
+                Pending{InFlight::cp_async, machine.self->agent, machine.self->site});
   }
   machine.self->copies.push_back(copy);
 }
@@ -333,7 +333,7 @@ unsigned char* collective_shared_access(Machine& machine, Access access, unsigne
   }
   check_alignment(machine, address, alignment, instruction);
   if (machine.launch.check) {
-    const Accessor warp = accessor_of(machine.self->warp, whole_warp);
+    const Agent warp = agent_of(machine.self->warp, whole_warp);
     if (access == Access::read) {
       const bool known = shadow_read(machine, position, bytes, warp, whole != nullptr);
       if (whole != nullptr) *whole = known;

@@ -35,14 +35,14 @@ bool both_strong(Machine& machine, const Stamp& other, SiteIndex load) {
          !(load != 0 && is_volatile(machine, other.site) && is_volatile(machine, machine.self->site) && reads_data(machine, load));
 }
 
-bool is_unordered(Machine& machine, const Stamp& write, Accessor me) {
-  return write.epoch >= machine.clocks.first && !machine.clocks.ordered(write.accessor, write.epoch, me) &&
+bool is_unordered(Machine& machine, const Stamp& write, Agent me) {
+  return write.epoch >= machine.clocks.first && !machine.clocks.ordered(write.agent, write.epoch, me) &&
          !both_strong(machine, write, 0);
 }
 
 // Returns the unresolved race between several writes to a byte. Returns nullptr if there is none, or if a write by `me`
 // would be ordered after all of these writes.
-Racing* open_race(Machine& machine, unsigned a, Accessor me) {
+Racing* open_race(Machine& machine, unsigned a, Agent me) {
   if (machine.shared_uses.racing.empty()) [[likely]] return nullptr;
   const auto race = machine.shared_uses.racing.find(a);
   if (race == machine.shared_uses.racing.end()) return nullptr;
@@ -65,12 +65,12 @@ bool nothing_pending(Machine& machine, unsigned a, int bytes) {
 // Returns a recorded read of byte `a` that is not ordered before the action of `me`, or nullptr if there is none.
 // `same_value`: ignores reads recorded at the current instruction, because they represent writes of the same value by
 // other threads.
-const Stamp* unordered_read(Machine& machine, unsigned a, Accessor me, bool same_value) {
+const Stamp* unordered_read(Machine& machine, unsigned a, Agent me, bool same_value) {
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
     for (auto actor = static_cast<unsigned>(__builtin_ctz(left)); actor < machine.clocks.actors; actor += 32) {
       if (machine.shared_uses.last_read[actor] == nullptr) continue;
       const Stamp& read = machine.shared_uses.last_read[actor][a];
-      if (read.epoch < machine.clocks.first || machine.clocks.ordered(read.accessor, read.epoch, me) ||
+      if (read.epoch < machine.clocks.first || machine.clocks.ordered(read.agent, read.epoch, me) ||
           both_strong(machine, read, read.site))
         continue;
       if (!same_value || read.site != machine.self->site) return &read;
@@ -81,28 +81,28 @@ const Stamp* unordered_read(Machine& machine, unsigned a, Accessor me, bool same
 
 // True if an access needs no proxy fence, or if a proxy fence has made the access visible to the async proxy, which
 // acts on behalf of `me`.
-bool is_fenced(Machine& machine, const Stamp& use, Accessor me) {
-  return use.epoch < machine.clocks.first || by_engine(machine, use.accessor) || machine.clocks.proxied(use.accessor, use.epoch, me);
+bool is_fenced(Machine& machine, const Stamp& use, Agent me) {
+  return use.epoch < machine.clocks.first || by_engine(machine, use.agent) || machine.clocks.proxied(use.agent, use.epoch, me);
 }
 
 // True if an access to a byte happened before the action of `me`. With `Async`, is_fenced must also hold.
 template <bool Async>
-bool is_settled(Machine& machine, const Stamp& use, Accessor me) {
+bool is_settled(Machine& machine, const Stamp& use, Agent me) {
   // A proxy fence alone does not imply that the access happened before the action of `me`: a lane publishes the fences
   // of all lanes of its warp, even of lanes whose actions are not ordered before its own.
-  return machine.clocks.ordered(use.accessor, use.epoch, me) &&
-         (!Async || by_engine(machine, use.accessor) || machine.clocks.proxied(use.accessor, use.epoch, me));
+  return machine.clocks.ordered(use.agent, use.epoch, me) &&
+         (!Async || by_engine(machine, use.agent) || machine.clocks.proxied(use.agent, use.epoch, me));
 }
 
 // Fast path of check_write and (`Async`) check_async_write. Returns false if each byte must be checked.
 template <bool Async = false>
-bool is_clear(Machine& machine, unsigned address, int bytes, Accessor me, bool same_value) {
+bool is_clear(Machine& machine, unsigned address, int bytes, Agent me, bool same_value) {
   if (!uniform(machine.shared_uses.last_write + address, bytes) || !uniform(machine.shared_uses.readers + address, bytes) ||
       !nothing_pending(machine, address, bytes)) {
     return false;
   }
   const Stamp& write = machine.shared_uses.last_write[address];
-  const bool together = same_value && write.site == machine.self->site && warp_of(write.accessor) == warp_of(me);
+  const bool together = same_value && write.site == machine.self->site && warp_of(write.agent) == warp_of(me);
   if (!together && write.epoch >= machine.clocks.first && !is_settled<Async>(machine, write, me) &&
       (Async || !both_strong(machine, write, 0)))
     return false;
@@ -138,25 +138,25 @@ void reserve_shadow(Machine& machine) {
 }
 
 namespace {
-std::string describe_race(Machine& machine, unsigned address, Accessor me, const char* doing, const Stamp& other, const char* did) {
+std::string describe_race(Machine& machine, unsigned address, Agent me, const char* doing, const Stamp& other, const char* did) {
   const bool both_volatile = is_volatile(machine, other.site) && is_volatile(machine, machine.self->site);
-  return describe_actor(machine, me) + " " + doing + " " + describe_position(machine, address) + ", which " +
-         describe_actor(machine, other.accessor) + " " + did + " at " + describe_site(machine.report, other.site) +
+  return describe_agent(machine, me) + " " + doing + " " + describe_position(machine, address) + ", which " +
+         describe_agent(machine, other.agent) + " " + did + " at " + describe_site(machine.report, other.site) +
          ": no barrier is in between" + (both_volatile ? " (volatile orders nothing)" : "");
 }
 }  // namespace
 
-void report_race(Machine& machine, unsigned address, Accessor me, const char* doing, const Stamp& other, const char* did,
+void report_race(Machine& machine, unsigned address, Agent me, const char* doing, const Stamp& other, const char* did,
                  Grade grade, const char* why) {
-  if (by_engine(machine, other.accessor)) {
+  if (by_engine(machine, other.agent)) {
     const bool read = did[0] == 'r';
-    const Kind kind = read              ? in_flight_kind(machine, warp_of(other.accessor))
+    const Kind kind = read              ? in_flight_kind(machine, warp_of(other.agent))
                       : doing[0] == 'w' ? Kind::shared_race
                                         : Kind::async_read_before_wait;
     if (count_finding(machine.report, kind, machine.self->site)) {
       write_graded(machine.report, kind, Grade::fault, machine.self->site, other.site,
-                   "%s %s %s, which %s %s (%s) without a wait for its completion", describe_actor(machine, me).c_str(), doing,
-                   describe_position(machine, address).c_str(), describe_actor(machine, other.accessor).c_str(), did,
+                   "%s %s %s, which %s %s (%s) without a wait for its completion", describe_agent(machine, me).c_str(), doing,
+                   describe_position(machine, address).c_str(), describe_agent(machine, other.agent).c_str(), did,
                    describe_site(machine.report, other.site).c_str());
     }
     return;
@@ -168,39 +168,39 @@ void report_race(Machine& machine, unsigned address, Accessor me, const char* do
   if (doing[0] == 'r') {
     watch_read(machine, Kind::shared_race, machine.self->site, me, true);
   } else if (did[0] == 'r') {
-    watch_earlier_read(machine, other.site, other.accessor, me, address);
+    watch_earlier_read(machine, other.site, other.agent, me, address);
   } else {
     confirm_race(machine, Kind::shared_race, machine.self->site);
   }
 }
 
-void report_pending(Machine& machine, unsigned address, Accessor me, const char* doing, bool writing) {
+void report_pending(Machine& machine, unsigned address, Agent me, const char* doing, bool writing) {
   const Pending& p = machine.shared_uses.pending[address];
   if (p.kind == InFlight::mbarrier) {
     FINDING(machine.report, mbarrier_misuse, machine.self->site,
             "%s %s %s, which is part of the mbarrier that was initialized at %s: only mbarrier instructions may "
-            "access it", describe_actor(machine, me).c_str(),
+            "access it", describe_agent(machine, me).c_str(),
             doing, describe_position(machine, address).c_str(), describe_site(machine.report, p.site).c_str());
   } else if (p.kind == InFlight::bulk_copy) {
     if (writing) {
       FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a bulk copy of %s at %s is in flight to it",
-              describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
-              describe_actor(machine, p.accessor).c_str(), describe_site(machine.report, p.site).c_str());
+              describe_agent(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+              describe_agent(machine, p.agent).c_str(), describe_site(machine.report, p.site).c_str());
     } else {
       FINDING(machine.report, async_read_before_wait, machine.self->site,
               "%s %s %s, to which a bulk copy of %s at %s is still in flight: its mbarrier has not completed the phase",
-              describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
-              describe_actor(machine, p.accessor).c_str(), describe_site(machine.report, p.site).c_str());
+              describe_agent(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+              describe_agent(machine, p.agent).c_str(), describe_site(machine.report, p.site).c_str());
     }
   } else if (writing) {
     FINDING(machine.report, shared_race, machine.self->site, "%s %s %s while a cp.async of %s at %s is in flight to it",
-            describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
-            describe_actor(machine, p.accessor).c_str(), describe_site(machine.report, p.site).c_str());
+            describe_agent(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+            describe_agent(machine, p.agent).c_str(), describe_site(machine.report, p.site).c_str());
   } else {
     FINDING(machine.report, async_read_before_wait, machine.self->site,
             "%s %s %s, to which a cp.async of %s at %s is still in flight: wait for its group first",
-            describe_actor(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
-            describe_actor(machine, p.accessor).c_str(), describe_site(machine.report, p.site).c_str());
+            describe_agent(machine, me).c_str(), doing, describe_position(machine, address).c_str(),
+            describe_agent(machine, p.agent).c_str(), describe_site(machine.report, p.site).c_str());
   }
 }
 
@@ -234,7 +234,7 @@ namespace {
 }
 }  // namespace
 
-bool shadow_read(Machine& machine, unsigned address, int bytes, Accessor me, bool lazily) {
+bool shadow_read(Machine& machine, unsigned address, int bytes, Agent me, bool lazily) {
   const unsigned warp = warp_of(me);
   bool whole = machine.shared_uses.unknown.empty() || reads_known(machine, address, bytes, lazily);
   const Stamp mine{machine.clocks.now[warp], me, machine.self->site};
@@ -243,9 +243,9 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Accessor me, boo
       nothing_pending(machine, address, bytes)) {
     const Stamp& write = machine.shared_uses.last_write[address];
     if (write.epoch >= machine.clocks.first &&
-        (machine.clocks.ordered(write.accessor, write.epoch, me) || both_strong(machine, write, machine.self->site))) {
-      const bool others_too = reads[address].epoch == mine.epoch && reads[address].accessor != me;
-      const Accessor reader = others_too ? both_of(reads[address].accessor, me) : me;
+        (machine.clocks.ordered(write.agent, write.epoch, me) || both_strong(machine, write, machine.self->site))) {
+      const bool others_too = reads[address].epoch == mine.epoch && reads[address].agent != me;
+      const Agent reader = others_too ? both_of(reads[address].agent, me) : me;
       std::fill_n(reads + address, bytes, Stamp{mine.epoch, reader, mine.site});
       for (int k = 0; k < bytes; ++k) machine.shared_uses.readers[address + static_cast<unsigned>(k)] |= 1u << warp % 32;
       return whole;
@@ -260,28 +260,28 @@ bool shadow_read(Machine& machine, unsigned address, int bytes, Accessor me, boo
     if (write.epoch < machine.clocks.first) {
       if (lazily) {
         note_uninitialized(machine, Kind::uninitialized_shared_read, machine.self->site, [&] {
-          return describe_actor(machine, me) + " reads " + describe_position(machine, a) + ", which has not been written"; });
+          return describe_agent(machine, me) + " reads " + describe_position(machine, a) + ", which has not been written"; });
         whole = false;
         continue;
       }
       FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s reads %s, which has not been written",
-              describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
+              describe_agent(machine, me).c_str(), describe_position(machine, a).c_str());
       return true;
     }
-    if (!machine.clocks.ordered(write.accessor, write.epoch, me) && !both_strong(machine, write, machine.self->site) &&
+    if (!machine.clocks.ordered(write.agent, write.epoch, me) && !both_strong(machine, write, machine.self->site) &&
         (machine.shared_uses.together[a] >> warp % 32 & 1u) == 0) {
       report_race(machine, a, me, "reads", write, "wrote");
       return true;
     }
     Stamp& read = reads[a];
-    const bool others_too = read.epoch == mine.epoch && read.accessor != me;
-    read = {mine.epoch, others_too ? both_of(read.accessor, me) : me, mine.site};
+    const bool others_too = read.epoch == mine.epoch && read.agent != me;
+    read = {mine.epoch, others_too ? both_of(read.agent, me) : me, mine.site};
     machine.shared_uses.readers[a] |= 1u << warp % 32;
   }
   return whole;
 }
 
-bool check_write(Machine& machine, unsigned address, int bytes, Accessor me, const void* from, bool* nearly, bool* torn) {
+bool check_write(Machine& machine, unsigned address, int bytes, Agent me, const void* from, bool* nearly, bool* torn) {
   const unsigned char* const stored = from != nullptr ? bytes_at(machine, address) : nullptr;
   const bool same_value = from != nullptr && std::memcmp(stored, from, static_cast<std::size_t>(bytes)) == 0;
   if (is_clear(machine, address, bytes, me, same_value)) return true;
@@ -303,7 +303,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Accessor me, con
         *nearly = true;
         return true;
       }
-      if (torn != nullptr && !by_engine(machine, write.accessor) && !by_engine(machine, me)) {
+      if (torn != nullptr && !by_engine(machine, write.agent) && !by_engine(machine, me)) {
         *torn = true;
         note_uninitialized(
             machine, Kind::shared_race, machine.self->site,
@@ -328,7 +328,7 @@ bool check_write(Machine& machine, unsigned address, int bytes, Accessor me, con
 namespace {
 // Returns an access that no proxy fence has made visible to the async proxy: the last write to the byte, or a read
 // after this write. Returns nullptr if there is none. Sets `wrote` to whether the returned access is a write.
-const Stamp* unfenced_use(Machine& machine, unsigned a, Accessor me, bool& wrote) {
+const Stamp* unfenced_use(Machine& machine, unsigned a, Agent me, bool& wrote) {
   wrote = true;
   if (!is_fenced(machine, machine.shared_uses.last_write[a], me)) return &machine.shared_uses.last_write[a];
   for (std::uint32_t left = machine.shared_uses.readers[a]; left != 0; left &= left - 1) {
@@ -342,7 +342,7 @@ const Stamp* unfenced_use(Machine& machine, unsigned a, Accessor me, bool& wrote
 }
 }  // namespace
 
-bool check_async_write(Machine& machine, unsigned address, int bytes, Accessor me, const char* instruction) {
+bool check_async_write(Machine& machine, unsigned address, int bytes, Agent me, const char* instruction) {
   if (is_clear<true>(machine, address, bytes, me, false)) return true;
   if (!check_write(machine, address, bytes, me)) return false;
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
@@ -352,8 +352,8 @@ bool check_async_write(Machine& machine, unsigned address, int bytes, Accessor m
     FINDING_OF_TWO(machine.report, missing_proxy_fence, machine.grade_of_missing_fences, machine.self->site, use->site,
                    "%s: %s writes %s, which %s %s at %s, without fence.proxy.async in between: %s. Add the fence "
                    "after the %s and before the synchronization",
-                   describe_actor(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
-                   describe_actor(machine, use->accessor).c_str(), wrote ? "wrote" : "read", describe_site(machine.report, use->site).c_str(),
+                   describe_agent(machine, me).c_str(), instruction, describe_position(machine, a).c_str(),
+                   describe_agent(machine, use->agent).c_str(), wrote ? "wrote" : "read", describe_site(machine.report, use->site).c_str(),
                    wrote ? "the earlier write may overwrite the new bytes" : "the read may see the new bytes",
                    wrote ? "write" : "read");
     return machine.grade_of_missing_fences == Grade::note;
@@ -362,7 +362,7 @@ bool check_async_write(Machine& machine, unsigned address, int bytes, Accessor m
 }
 
 namespace {
-void stamp_written(Machine& machine, unsigned address, int bytes, Accessor me, SiteIndex site) {
+void stamp_written(Machine& machine, unsigned address, int bytes, Agent me, SiteIndex site) {
   if (!machine.shared_uses.under_atomics.empty()) [[unlikely]] {
     for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) machine.shared_uses.under_atomics.erase(a);
   }
@@ -373,7 +373,7 @@ void stamp_written(Machine& machine, unsigned address, int bytes, Accessor me, S
 }
 
 // Records writes of different values by several threads. Bits in which the values differ become unknown.
-void write_torn(Machine& machine, unsigned address, int bytes, Accessor me, const unsigned char* from) {
+void write_torn(Machine& machine, unsigned address, int bytes, Agent me, const unsigned char* from) {
   const unsigned char* const stored = bytes_at(machine, address);
   for (unsigned k = 0; k < static_cast<unsigned>(bytes); ++k) {
     const unsigned a = address + k;
@@ -395,7 +395,7 @@ void write_torn(Machine& machine, unsigned address, int bytes, Accessor me, cons
 }
 }  // namespace
 
-void mark_written(Machine& machine, unsigned address, int bytes, Accessor me, SiteIndex site) {
+void mark_written(Machine& machine, unsigned address, int bytes, Agent me, SiteIndex site) {
   if (!machine.shared_uses.racing.empty()) [[unlikely]] {
     for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
       if (const Racing* race = open_race(machine, a, me)) report_uninitialized(machine, race->origin);
@@ -408,7 +408,7 @@ void mark_written(Machine& machine, unsigned address, int bytes, Accessor me, Si
   stamp_written(machine, address, bytes, me, site);
 }
 
-void shadow_write(Machine& machine, unsigned address, int bytes, Accessor me, const void* from) {
+void shadow_write(Machine& machine, unsigned address, int bytes, Agent me, const void* from) {
   bool nearly = false, torn = false;
   check_write(machine, address, bytes, me, from, &nearly, from != nullptr ? &torn : nullptr);
   for (unsigned a = address; !torn && !machine.shared_uses.racing.empty() && a < address + static_cast<unsigned>(bytes); ++a) {
@@ -422,7 +422,7 @@ void shadow_write(Machine& machine, unsigned address, int bytes, Accessor me, co
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const Stamp& write = machine.shared_uses.last_write[a];
     const bool joins = write.epoch >= machine.clocks.first && write.site == machine.self->site &&
-                       warp_of(write.accessor) != warp && !machine.clocks.ordered(write.accessor, write.epoch, me);
+                       warp_of(write.agent) != warp && !machine.clocks.ordered(write.agent, write.epoch, me);
     if (!joins) {
       mark_written(machine, a, 1, me, machine.self->site);
       continue;
@@ -435,24 +435,24 @@ void shadow_write(Machine& machine, unsigned address, int bytes, Accessor me, co
   }
 }
 
-void check_taken(Machine& machine, unsigned address, int bytes, Accessor me) {
+void check_taken(Machine& machine, unsigned address, int bytes, Agent me) {
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     if (machine.shared_uses.last_write[a].epoch >= machine.clocks.first) continue;
     leave_undecided(machine);
     FINDING(machine.report, uninitialized_shared_read, machine.self->site, "%s updates %s, which has not been written",
-            describe_actor(machine, me).c_str(), describe_position(machine, a).c_str());
+            describe_agent(machine, me).c_str(), describe_position(machine, a).c_str());
     break;
   }
   check_known(machine, address, bytes);
 }
 
-bool check_under_atomics(Machine& machine, unsigned address, int bytes, Accessor me) {
+bool check_under_atomics(Machine& machine, unsigned address, int bytes, Agent me) {
   if (machine.shared_uses.under_atomics.empty()) return true;
   for (unsigned a = address; a < address + static_cast<unsigned>(bytes); ++a) {
     const auto under = machine.shared_uses.under_atomics.find(a);
-    if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.accessor, under->second.epoch, me))
+    if (under == machine.shared_uses.under_atomics.end() || machine.clocks.ordered(under->second.agent, under->second.epoch, me))
       continue;
-    if (machine.clocks.ordered(machine.shared_uses.last_write[a].accessor, machine.shared_uses.last_write[a].epoch, me))
+    if (machine.clocks.ordered(machine.shared_uses.last_write[a].agent, machine.shared_uses.last_write[a].epoch, me))
       continue;  // the plain write happened before a later atomic, and `me` is ordered after this atomic
     report_race(machine, a, me, "updates", under->second, "wrote");
     return false;
@@ -470,7 +470,7 @@ Stamp plain_write(Machine& machine, unsigned a) {
 }
 }  // namespace
 
-void shadow_update(Machine& machine, unsigned address, int bytes, Accessor me) {
+void shadow_update(Machine& machine, unsigned address, int bytes, Agent me) {
   check_under_atomics(machine, address, 1, me);
   const Stamp plain = plain_write(machine, address);
   shadow_write(machine, address, bytes, me);

@@ -12,14 +12,14 @@ namespace autosched::emulator::shared_shadow {
 
 struct Stamp {
   Epoch epoch;
-  Accessor accessor;
+  Agent agent;
   SiteIndex site;
 };
 // State of a byte: the kind of copy that is in flight to it, if any, or that the byte is part of an mbarrier.
 enum class InFlight : std::uint8_t { nothing, cp_async, bulk_copy, mbarrier };
 struct Pending {
   InFlight kind;
-  Accessor accessor;
+  Agent agent;
   SiteIndex site;
 };
 
@@ -83,13 +83,13 @@ unsigned find(Machine& machine, std::uint32_t address, int bytes, bool touches =
 unsigned char* bytes_at(Machine& machine, unsigned position);
 std::string describe_position(Machine& machine, unsigned position);
 
-inline std::string describe_actor(Machine& machine, Accessor accessor) { return describe(machine, accessor, machine.block_index); }
+inline std::string describe_agent(Machine& machine, Agent agent) { return describe(machine, agent, machine.block_index); }
 // True if an access is by an asynchronous engine rather than by a thread: wgmma, or a bulk copy.
-inline bool by_engine(Machine& machine, Accessor accessor) { return warp_of(accessor) >= machine.clocks.warps; }
+inline bool by_engine(Machine& machine, Agent agent) { return warp_of(agent) >= machine.clocks.warps; }
 
 // Checks and records a read by `me` at self->site. Reports at most one finding. ``lazily``: an undefined value is not
 // reported but recorded (note_uninitialized), and the result is false.
-bool shadow_read(Machine& machine, unsigned position, int bytes, Accessor me, bool lazily = false);
+bool shadow_read(Machine& machine, unsigned position, int bytes, Agent me, bool lazily = false);
 // Checks a write, and returns true if there is no finding. Threads may write the same value with the same instruction.
 // These may be lanes of a warp, for which "only one thread performs a write, and which thread does it is undefined"
 // (CUDA Programming Guide, SIMT architecture), or warps that hold copies of a value, as in Triton's layouts. ``from``:
@@ -97,27 +97,27 @@ bool shadow_read(Machine& machine, unsigned position, int bytes, Accessor me, bo
 // only in the last bits. `torn` is set if another thread has written a different value. This is a fault only if the
 // value is used. It is harmless if the value is first overwritten by a write that is ordered after both writes. If
 // `torn` is nullptr, a different value is a fault immediately.
-bool check_write(Machine& machine, unsigned position, int bytes, Accessor me, const void* from = nullptr,
+bool check_write(Machine& machine, unsigned position, int bytes, Agent me, const void* from = nullptr,
                  bool* nearly = nullptr, bool* torn = nullptr);
 // Checks a write by the async proxy. In addition to the usual order, a proxy fence must follow each earlier access of a
 // thread to the bytes, even a read.
-bool check_async_write(Machine& machine, unsigned position, int bytes, Accessor me, const char* instruction);
-void mark_written(Machine& machine, unsigned position, int bytes, Accessor me, SiteIndex site);
-void shadow_write(Machine& machine, unsigned position, int bytes, Accessor me, const void* from = nullptr);
-void shadow_update(Machine& machine, unsigned position, int bytes, Accessor me);  // records an atomic
+bool check_async_write(Machine& machine, unsigned position, int bytes, Agent me, const char* instruction);
+void mark_written(Machine& machine, unsigned position, int bytes, Agent me, SiteIndex site);
+void shadow_write(Machine& machine, unsigned position, int bytes, Agent me, const void* from = nullptr);
+void shadow_update(Machine& machine, unsigned position, int bytes, Agent me);  // records an atomic
 // Three steps of a reduction by the async proxy. If atomics have followed the last plain write, check_under_atomics
 // returns whether `me` is ordered after that write. check_taken checks that the bytes to update have been written.
 // mark_updated records the reduction when it takes effect.
-bool check_under_atomics(Machine& machine, unsigned position, int bytes, Accessor me);
-void check_taken(Machine& machine, unsigned position, int bytes, Accessor me);
+bool check_under_atomics(Machine& machine, unsigned position, int bytes, Agent me);
+void check_taken(Machine& machine, unsigned position, int bytes, Agent me);
 void mark_updated(Machine& machine, unsigned position, int bytes, Stamp update);
 void forget_earlier_writes(Machine& machine);
 // Called when bytes are used. Reports a finding if they hold undefined values.
 void check_known(Machine& machine, unsigned position, int bytes);
-void report_race(Machine& machine, unsigned position, Accessor me, const char* doing, const Stamp& other,
+void report_race(Machine& machine, unsigned position, Agent me, const char* doing, const Stamp& other,
                  const char* did, Grade grade = Grade::fault, const char* why = "");
 // Reports an access to a byte that an asynchronous copy in flight writes, or that belongs to an mbarrier.
-void report_pending(Machine& machine, unsigned position, Accessor me, const char* doing, bool writing);
+void report_pending(Machine& machine, unsigned position, Agent me, const char* doing, bool writing);
 bool check_alignment(Machine& machine, unsigned address, int alignment, const char* instruction);
 void report_out_of_bounds(Machine& machine, unsigned address, int bytes, const char* instruction);
 void forget_remote_uses(Machine& machine);

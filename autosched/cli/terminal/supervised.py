@@ -9,13 +9,14 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from types import FrameType
+from typing import Any
 
 from autosched.reporting.exit_status import ExitStatus
 
 _FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+_REPEAT = 0.1  # seconds after which a forwarded signal is sent again; shorter than ``interrupts.PATIENCE``
 _PR_SET_PDEATHSIG = 1  # constant of <linux/prctl.h>
 
 
@@ -30,20 +31,25 @@ def supervised(command: Callable[[], int]) -> int:
         return command()
     reading, writing = os.pipe()
     parent = os.getpid()
+    forwarded = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
+    # some systems discard SIGCHLD if it has no handler
+    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGCHLD, signal.SIGALRM)}
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*forwarded, *handlers])
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         _end_with(parent)
+        _restore(handlers, mask)
         child = os.getpid()
         status = _result_of(command)
         if os.getpid() == child:  # a process that a user's file forked may also reach this line
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
-    _forward_to(pid)
-    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    ended = _exit_code(pid, forwarded)
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
+    _restore(handlers, mask)
     # do not wait until the pipe is closed: child processes of the child may keep it open
     os.set_blocking(reading, False)
     with suppress(BlockingIOError):
@@ -91,16 +97,32 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _forward_to(pid: int) -> None:
-    """Forward termination signals to the child."""
+def _exit_code(pid: int, forwarded: Collection[int]) -> int:
+    """Wait until a child ends, and return its exit code. Forward the signals ``forwarded`` to the child.
 
-    def forward(number: int, _: FrameType | None) -> None:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
+    A Python handler is not used, because it can miss a signal: if the signal arrives just before a blocking wait, the
+    handler runs only after the wait. Instead, all signals are blocked, and ``sigwait`` accepts them one by one. The
+    child, whose handlers are in Python, can miss a signal in this way. So each signal is sent again after a short time.
+    """
+    sent: int | None = None
+    while True:
+        number = signal.sigwait([*forwarded, signal.SIGCHLD, signal.SIGALRM])
+        if number in forwarded:
+            sent = number
+            signal.setitimer(signal.ITIMER_REAL, _REPEAT)
+        if number != signal.SIGCHLD and sent is not None:
+            os.kill(pid, sent)  # the child exists until ``waitpid`` returns its status
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            return os.waitstatus_to_exitcode(status)
 
-    for number in _FORWARDED:
-        if signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, forward)
+
+def _restore(handlers: Mapping[signal.Signals, Any], mask: Iterable[int]) -> None:
+    """Restore the mask of blocked signals, and the handlers."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    for number, handler in handlers.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _end_with(parent: int) -> None:

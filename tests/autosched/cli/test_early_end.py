@@ -157,11 +157,20 @@ def test_main_reports_an_early_exit(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "SystemExit: 0" in capsys.readouterr().err
 
 
+# Each program prints a line and then waits. The second one misses the first signal, as a process does whose handler is
+# called just before a blocking wait.
+WAITING = (
+    "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n",
+    "import os, signal, time\nopen('pid', 'w').write(str(os.getpid()))\nsignals = {signal.SIGINT, signal.SIGTERM}\n"
+    "signal.pthread_sigmask(signal.SIG_BLOCK, signals); print('here', flush=True); signal.sigwait(signals)\n"
+    "signal.pthread_sigmask(signal.SIG_UNBLOCK, signals); time.sleep(60)\n",
+)
+
+
+@pytest.mark.parametrize("source", WAITING, ids=["waits", "misses the first signal"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_to_the_command_reach_its_worker(number: signal.Signals, tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text(
-        "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n"
-    )
+def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source: str, tmp_path: Path) -> None:
+    (tmp_path / "x.py").write_text(source)
     process = forked_python.Popen(
         [sys.executable, "-m", "autosched", "space", "--program", "x.py", "--size", "n=64"],
         cwd=tmp_path,

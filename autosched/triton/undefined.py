@@ -33,7 +33,8 @@ OnRead = Callable[[str, Grade], None]
 class RepeatedCall:
     """Result of an operator, and the results of repeated calls in which undefined memory has other bytes.
 
-    ``other_runs`` has a pair for each repeated call: the copies of its arguments, and its result.
+    ``other_runs`` has a pair for each repeated call: the copies of its arguments, and its result. The result is None
+    if the operator rejected the bytes.
     """
 
     result: Any

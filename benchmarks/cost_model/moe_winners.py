@@ -11,6 +11,7 @@ intermediate size is known, its hidden size and top-k are used, else 4096 and 8.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import statistics
@@ -119,22 +120,20 @@ def _median(group: Sequence[Winner]) -> float:
 
 
 def why_weak(by_package: Mapping[str, Winners]) -> list[str]:
-    """Return a line for each package, device and type whose median percentile exceeds the goal."""
-    lines = []
+    """Return a table with a row for each package, device and type whose median percentile exceeds the goal."""
+    lines = [
+        "| files of | device | type | winners with narrow tiles | percentile | winners with wider tiles | percentile "
+        "| behind the first choice |",
+        "|---|---|---|---:|---:|---:|---:|---:|",
+    ]
     for package, groups in by_package.items():
         for (row, kind), ws in sorted(groups.items()):
             if _median(ws) <= GOAL:
                 continue
             narrow, wide = [w for w in ws if w.narrow], [w for w in ws if not w.narrow]
-            parts = [
-                f"{_median(p):.1f} for {len(p)} with {group} tiles"
-                for p, group in ((narrow, "narrow"), (wide, "wider"))
-                if p
-            ]
+            cells = [(str(len(part)), f"{_median(part):.1f}" if part else "") for part in (narrow, wide)]
             slowdown = statistics.median(w.slowdown for w in ws)
-            lines.append(
-                f"- {package}, {row}, {kind}: percentile {', '.join(parts)}; behind the first choice: {slowdown:.1%}."
-            )
+            lines.append(f"| {package} | {row} | {kind} | {' | '.join(itertools.chain(*cells))} | {slowdown:.1%} |")
     return lines
 
 
@@ -184,8 +183,7 @@ def page(vllm: Path, sglang: Path) -> str:
         "rejected.",
         "",
         "A group consists of the winners of one package, GPU and type.",
-        "For each group, the list shows median percentiles and numbers of winners with narrow and with wider tiles.",
-        "The last figure is the median *behind the first choice* of all winners of the group:",
+        "The table shows medians of *percentile* and of *behind the first choice*.",
         "",
         *why_weak({"vLLM": of_vllm[0], "SGLang": of_sglang[0]}),
     ]

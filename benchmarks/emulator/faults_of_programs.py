@@ -82,7 +82,7 @@ OF_PROGRAMS: tuple[Fault, ...] = (
     Fault("the ring's parity is reset for each tile of a block", "orders", "grouped_matmul", GROUPED, {"persistent": 1, "filled_by": ("tma", "warp")}, BOXES,
           "parity(unsigned(begun / C::stages) & 1u)", "parity(0u)"),
     Fault("the ring's stage is reset for each tile of a block", "orders", "grouped_matmul", GROUPED, {"persistent": 1, "filled_by": ("tma", "warp"), "stages": (3, 5)}, BOXES,
-          "stage(begun % C::stages)", "stage(0)"),
+          "index(begun % C::stages)", "index(0)"),
     Fault("after the 32nd group, tile numbers start at zero again", "indices", "grouped_matmul", GroupedMatmul(m=1000, n=512, k=256, groups=40), {}, "tile/find_tile.cuh",
           "    upto += before;\n", "", device="a100"),
     Fault("the scale is indexed by the sorted row instead of the token", "scales", "grouped_matmul", GroupedMatmul(m=300, n=512, k=512, groups=4, tokens=400, dtype="e4m3", w_order="col"), {}, PROGRAM,

@@ -136,7 +136,7 @@ class HostOrder:
             _join(clock, other)
 
     def clock(self, stream: int) -> Clock:
-        """Return the clock of a stream: the actions that happen before its next work."""
+        """Return the vector clock of a stream: the actions that happen before the stream's next operation."""
         return dict(self._clocks[stream])
 
     def record(self, stream: int) -> Clock:

@@ -88,7 +88,7 @@ class _OfLinearLayer(TileOperator):
             yield StressInputs(("label: edges",), {**inputs, "label": edge_labels(self.rows, self.columns, first)})
 
     def reduced(self, loops: ReducedLoops) -> Self:
-        """Return a problem with three tiles of rows, two of columns (two iterations over tiles), and a small k.
+        """Return a problem with a small k, three tiles of rows, and enough columns for two iterations of the loop.
 
         The numbers of tiles differ, so that swapped rows and columns are detected.
         """

@@ -35,11 +35,14 @@ _SHARED_PARTS = {
 # files of libcudart that depend on the macro VERSION
 _OF_A_VERSION = ("cudart/captures.cpp", "cudart/devices.cpp", "cudart/graph_nodes.cpp", "cudart/graphs.cpp")
 _SHARED = ("isa/access/reduction.hpp", "isa/async/tensor_map.hpp")  # headers of the runner that the libraries include
+_INCLUDE = (f"-I{_SOURCES}", f"-I{_RUNNER}")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC", "-shared", "-fvisibility=default")
 # major release of CUDA by soname
 RUNTIMES = {"libcudart.so.11.0": 11, "libcudart.so.12": 12, "libcudart.so.13": 13}
 DRIVER = "libcuda.so.1"
 _CORE = "libautosched_program.so"
+_LIBRARIES = (_CORE, DRIVER, *RUNTIMES)
+_BUILT = (*_LIBRARIES, *(f"{part}.o" for part in _SHARED_PARTS))  # files that a build creates
 _OF_CORE = tuple(
     f"{name}.cpp"
     for name in ("session", "memory", "modules", "launches", "call_site", "guards", "host_threads", "order", "work")
@@ -70,10 +73,9 @@ def library_folder() -> Path:
 
 
 def _build(compiler: HostCompiler, folder: Path) -> None:
-    total = len((_CORE, DRIVER, *_SHARED_PARTS, *RUNTIMES))
     with (
         temporary_folder() as work,
-        CompileStatus("the emulated CUDA runtime", total, lambda: _compiled_files(work)),
+        CompileStatus("the emulated CUDA runtime", len(_BUILT), lambda: sum((work / name).exists() for name in _BUILT)),
     ):
         _compile(compiler, work / _CORE, _OF_CORE, [], _CORE, "")
         linked = ["-L", str(work), "-lautosched_program", "-Wl,-rpath,$ORIGIN"]
@@ -91,18 +93,14 @@ def _build(compiler: HostCompiler, folder: Path) -> None:
         new_folder = folder.with_suffix(".new")
         shutil.rmtree(new_folder, ignore_errors=True)
         new_folder.mkdir()
-        for library in (_CORE, DRIVER, *RUNTIMES):
+        for library in _LIBRARIES:
             shutil.copy(work / library, new_folder)
         new_folder.rename(folder)
 
 
-def _compiled_files(work: Path) -> int:
-    return len([*work.glob("*.o"), *(file for file in work.glob("*.so*") if file.suffix not in (".map", ".cpp"))])
-
-
 def _object(compiler: HostCompiler, part: str, folder: Path) -> str:
     to = folder / f"{part}.o"
-    _run(compiler, folder, "-c", "-o", str(to), _together(_SHARED_PARTS[part], to))
+    _run(compiler, folder, *_INCLUDE, "-c", "-o", str(to), _together(_SHARED_PARTS[part], to))
     return str(to)
 
 
@@ -121,21 +119,20 @@ def _compile(
         script = to.with_name(f"{to.name}.map")
         script.write_text(f"{version} {{ global: cuda*; __cuda*; local: *; }};\n")
         extra.append(f"-Wl,--version-script={script}")
-    _run(compiler, to.parent, "-o", str(to), _together(files, to), *flags, *extra)
+    _run(compiler, to.parent, *_INCLUDE, "-o", str(to), _together(files, to), *flags, *extra)
 
 
-def _run(compiler: HostCompiler, folder: Path, *arguments: str) -> None:
-    """Run the compiler, with ``folder`` for its temporary files. Raises HostFailure."""
-    command = [compiler.path, *_FLAGS, f"-I{_SOURCES}", f"-I{_RUNNER}", *arguments]
+def _run(compiler: HostCompiler, folder: Path, *arguments: str, result: str = "the libcudart replacement") -> None:
+    """Compile ``result``, with ``folder`` for the compiler's temporary files. Raises HostFailure."""
     try:
-        done = run_compiler(command, COMPILE_SECONDS, scratch=folder)
+        done = run_compiler([compiler.path, *_FLAGS, *arguments], COMPILE_SECONDS, scratch=folder)
     except subprocess.TimeoutExpired:
         complaint = f"not done within {COMPILE_SECONDS:.0f} s"
     else:
         if done.returncode == 0:
             return
         complaint = main_complaint(done.stderr)
-    raise HostFailure(f"{compiler.path} cannot compile the libcudart replacement ({complaint})")
+    raise HostFailure(f"{compiler.path} cannot compile {result} ({complaint})")
 
 
 def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | None, tuple[str, ...]]:
@@ -165,12 +162,7 @@ def missing_functions(program: Path, folder: Path, work: Path) -> tuple[Path | N
     to = work / "libautosched_missing.so"
     compiler = host_compiler()
     linked = ["-L", str(folder), "-lautosched_program", f"-Wl,-rpath,{folder}"]
-    done = subprocess.run(
-        [compiler.path, *_FLAGS, "-o", str(to), str(source), *linked],
-        capture_output=True, text=True, errors="replace", check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise HostFailure(f"{compiler.path} cannot compile missing functions ({main_complaint(done.stderr)})")
+    _run(compiler, work, "-o", str(to), str(source), *linked, result="missing functions")
     return to, lacking
 
 

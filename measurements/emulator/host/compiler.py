@@ -154,7 +154,7 @@ def run_compiler(
         command: The compiler and its arguments.
         seconds: Time limit. The compiler is killed when it is exceeded.
         text: Standard input.
-        scratch: Folder for temporary files, whose compilers ``end_compilers`` terminates.
+        scratch: Folder for temporary files. ``_end_compilers`` terminates the compilers of a folder.
 
     Raises:
         HostFailure: If the compiler cannot be started.
@@ -174,19 +174,19 @@ def run_compiler(
         )
     except OSError as error:
         raise HostFailure(f"{command[0]} cannot be run ({error.strerror or error}): {_REPAIR}") from error
-    if scratch is not None:
-        note_compiler(scratch, process.pid)
     with process:
-        _running[process.pid] = scratch
         try:
-            if scratch in _ended:  # end_compilers was called for this folder while the compiler was starting
+            _running[process.pid] = scratch
+            if scratch is not None:
+                note_compiler(scratch, process.pid)
+            if scratch in _ended:  # _end_compilers was called for this folder while the compiler was starting
                 _kill_group(process.pid)
             stdout, complained = process.communicate(text, seconds)
         except BaseException:
             _kill_group(process.pid)
             raise
         finally:
-            del _running[process.pid]
+            _running.pop(process.pid, None)
     return subprocess.CompletedProcess(command, process.returncode, harmless(stdout), harmless(complained))
 
 
@@ -258,11 +258,11 @@ def compiler_pool(folder: Path) -> Iterator[ThreadPoolExecutor]:
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            end_compilers(folder)
+            _end_compilers(folder)
             raise
 
 
-def end_compilers(folder: Path) -> None:
+def _end_compilers(folder: Path) -> None:
     """Terminate compilers in ``folder`` that other threads of this process run, or are about to start."""
     _ended.add(folder)
     for group, scratch in list(_running.items()):

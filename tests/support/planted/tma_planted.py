@@ -180,7 +180,7 @@ PLANTED = (
             K.BARRIER_NOT_REACHED, "unsigned(16 * stage + 8), C::consumer_warps)",
             "unsigned(16 * stage + 8), 1)", _RING),
     Planted("the ring is short", "two buffers", K.INVALID_ARGUMENT,
-            "if (++stage == C::stages) {", "if (++stage == C::stages - 1) {",
+            "if (++index == C::stages) {", "if (++index == C::stages - 1) {",
             _RING),
     Planted("the parity never changes", "plain", K.ASYNC_READ_BEFORE_WAIT, "parity ^= 1u;", "", _RING),
     Planted("boxes side by side", "wide boxes of k", WRONG,

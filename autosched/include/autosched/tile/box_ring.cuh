@@ -51,7 +51,7 @@ struct BoxLoads<First, Rest...> {
 template <class C>
 struct PipelineState {
   unsigned tile, barriers;
-  int index = 0;
+  int index = 0;  // index of the current stage
   unsigned parity = 0;  // parity of the number of completed rounds
   __device__ __forceinline__ PipelineState(unsigned shared, unsigned barriers) : tile(shared), barriers(barriers) {}
   // The pipeline state after `begun` iterations.

@@ -20,9 +20,9 @@ constexpr unsigned max_warps = 128;    // warps of all blocks that run together
 constexpr unsigned max_actors = 1024;  // the first actors are the warps
 
 using Epoch = std::uint32_t;
-// An agent, whose actions are ordered: actor * 64 + lane. Lane 32 stands for a whole warp together, or for
-// an actor without lanes. Higher numbers stand for an aligned half of a warp (33, 34), quarter (35 to 38), eighth (39
-// to 46) or pair of lanes (47 to 62).
+// An agent performs actions: it is a lane, a group of lanes of a warp, or an actor without lanes. Its number is
+// actor * 64 + lane. Lane 32 stands for the whole warp, or for an actor without lanes. Higher numbers stand for an
+// aligned half of a warp (33, 34), quarter (35 to 38), eighth (39 to 46) or pair of lanes (47 to 62).
 using Agent = std::uint16_t;
 constexpr unsigned whole_warp = 32;
 constexpr std::uint64_t event_of_flag = std::uint64_t{3} << 62;  // kind of event: a flag was read (block_order.cpp)

@@ -72,6 +72,7 @@ def test_ctrl_c_ends_the_compilers_of_a_pool_and_cancels_pending_ones(tmp_path: 
         commands = [["sh", "-c", 'touch "$0" && sleep 600', f"{tmp_path}/started {i}"] for i in range(threads + 1)]
         compilations = [pool.submit(host.run_compiler, command, 600.0, scratch=tmp_path) for command in commands]
         while len(list(tmp_path.glob("started *"))) < threads:
+            assert not any(c.done() for c in compilations)
             time.sleep(0.01)
         raise KeyboardInterrupt
     assert [c.result().returncode for c in compilations[:threads]] == [-signal.SIGKILL] * threads

@@ -24,7 +24,8 @@ struct WgmmaProducers : WgmmaPlan<Config> {
   static constexpr unsigned blocks_along_n = ((1u << cluster) - 1) / ((1u << C::cluster_m) - 1);
 
   // A single producer thread: fills each stage by TMA as soon as it is empty.
-  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen, PipelineState stage) {
+  __device__ static __forceinline__ void produce(const ptx::TensorMap& a, const ptx::TensorMap& b, const ByLaunch& chosen,
+                                                 PipelineState stage) {
     for_each_work(chosen.order, [&](const Work& work, int, bool) {
 #pragma unroll 1
       for (int t = 0; t < work.tiles; ++t, stage.advance()) {

@@ -46,7 +46,7 @@ __device__ __forceinline__ unsigned copy_for_one(unsigned& x) {
 template <class T, int N, bool InF16 = false>
 struct Wgmma;
 
-// Products with a in registers: ptx/wgmma/of_registers.cuh.
+// Products whose operand a is in registers are in ptx/wgmma/of_registers.cuh.
 template <class T, int N, bool InF16 = false>
 struct WgmmaOfRegisters;
 

@@ -23,7 +23,7 @@ namespace autosched::emulator::global_shadow {
 
 struct Stamp {
   Epoch epoch = 0;       // 0: no access
-  std::uint32_t fences = 0;  // number of fences of that thread before the access
+  std::uint32_t fences = 0;  // number of fences of the agent's thread before the access
   Agent agent = 0;
   SiteIndex site = 0;
   bool atomic = false;
@@ -64,7 +64,7 @@ struct GlobalUses {
   struct CopyOf {
     const char* cell;
     std::uint64_t from;
-    Epoch epoch;  // epoch, thread and site of the store
+    Epoch epoch;  // epoch, agent and site of the store
     Agent agent;
     SiteIndex site;
   };

@@ -2,10 +2,10 @@
 
 SIGTERM and SIGHUP, which ``timeout``, CI systems and closing terminals send, have the same effect.
 
-While modules are imported and input is read, the process ends at once. Nothing has to be cleaned up at that stage, and
-an import could swallow a KeyboardInterrupt. Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that
-is safe. Further signals within ``PATIENCE`` seconds are ignored. A later signal ends the process at once; stored data
-is not lost.
+While modules are imported and input is read, the process ends at once (``take``, and ``end_by_default`` in a child
+process of ``supervised``). Nothing has to be cleaned up at that stage, and an import could swallow a KeyboardInterrupt.
+Inside ``raised`` the first Ctrl-C raises KeyboardInterrupt as soon as that is safe. Further signals within ``PATIENCE``
+seconds are ignored. A later signal ends the process at once; stored data is not lost.
 
 Python calls a handler between two instructions of the main thread. A signal that arrives just before a blocking wait
 would be handled only after the wait. A thread therefore sends each signal again until its handler has been called.
@@ -29,8 +29,11 @@ PATIENCE = 2.0  # seconds after a signal during which further signals are ignore
 RETRY = 0.005  # seconds until the next attempt to raise an exception, if raising was not safe
 REPEAT = 0.02  # seconds after which a signal is sent again if it has not been handled yet
 
+STOPPED_LINE = "autosched: stopped"
+
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
+_by_default: set[int] = set()  # signals whose handler ``end_by_default`` has replaced
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
 # functions of the locking modules that may be interrupted; all other functions of these modules may not
 _WAITS = ("wait", "_wait_for_tstate_lock")
@@ -41,6 +44,17 @@ def take() -> None:
     for number in _SIGNALS:
         if signal.getsignal(number) in _DEFAULTS:
             signal.signal(number, _end)
+
+
+def end_by_default() -> None:
+    """Let the system end this process on Ctrl-C and similar signals; ``supervised`` then prints ``STOPPED_LINE``.
+
+    Unlike a handler in Python, the system does not miss a signal that arrives just before a blocking wait.
+    """
+    for number in _SIGNALS:
+        if signal.getsignal(number) is _end:
+            signal.signal(number, signal.SIG_DFL)
+            _by_default.add(number)
 
 
 def leave() -> None:
@@ -56,7 +70,7 @@ def raised() -> Iterator[None]:
     The block must be the last thing that a command runs. Without an earlier call of ``take``, signals are handled as
     usual.
     """
-    handled = [number for number in _SIGNALS if signal.getsignal(number) is _end]
+    handled = [number for number in _SIGNALS if _ends(number)]
     if not handled:
         yield
         return
@@ -111,6 +125,12 @@ def raised() -> Iterator[None]:
             leave()
 
 
+def _ends(number: int) -> bool:
+    """Return True if a signal ends this process because of ``take`` or ``end_by_default``."""
+    handler = signal.getsignal(number)
+    return handler is _end or (handler is signal.SIG_DFL and number in _by_default)
+
+
 @contextmanager
 def _repeated(unhandled: Callable[[int], bool]) -> Iterator[None]:
     """Within the ``with`` block, resend each received signal to the main thread until the thread has handled it."""
@@ -162,5 +182,5 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
 def _end(*_: object) -> NoReturn:
     leave()
     with suppress(OSError):
-        os.write(2, b"autosched: stopped\n")
+        os.write(2, f"{STOPPED_LINE}\n".encode())
     os._exit(ExitStatus.STOPPED)

@@ -9,14 +9,13 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
-from typing import Any
 
+from autosched.cli.terminal import interrupts
 from autosched.reporting.exit_status import ExitStatus
 
 _FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
-_REPEAT = 0.1  # seconds after which a forwarded signal is sent again; shorter than ``interrupts.PATIENCE``
 _PR_SET_PDEATHSIG = 1  # constant of <linux/prctl.h>
 
 
@@ -32,24 +31,24 @@ def supervised(command: Callable[[], int]) -> int:
     reading, writing = os.pipe()
     parent = os.getpid()
     forwarded = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
-    # some systems discard SIGCHLD if it has no handler
-    handlers = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGCHLD, signal.SIGALRM)}
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, [*forwarded, *handlers])
+    of_child_end = signal.signal(signal.SIGCHLD, _do_nothing)  # if SIGCHLD is ignored, no exit code is available
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until both processes have their handlers
     pid = os.fork()
     if pid == 0:
         os.close(reading)
         _end_with(parent)
-        _restore(handlers, mask)
+        signal.signal(signal.SIGCHLD, of_child_end or signal.SIG_DFL)
+        interrupts.end_by_default()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         child = os.getpid()
         status = _result_of(command)
         if os.getpid() == child:  # a process that a user's file forked may also reach this line
             os.write(writing, bytes([status & 0xFF]))
         raise SystemExit(status)
     os.close(writing)
-    ended = _exit_code(pid, forwarded)
+    ended = _exit_code(pid, forwarded, mask)
     for number in _FORWARDED:
         signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
-    _restore(handlers, mask)
     # do not wait until the pipe is closed: child processes of the child may keep it open
     os.set_blocking(reading, False)
     with suppress(BlockingIOError):
@@ -60,6 +59,9 @@ def supervised(command: Callable[[], int]) -> int:
     from measurements.files.work_folders import remove_temporary_of_killed
 
     remove_temporary_of_killed()
+    if -ended in forwarded:
+        print(interrupts.STOPPED_LINE, file=sys.stderr)
+        return ExitStatus.STOPPED
     if ended == ExitStatus.STOPPED:
         return ExitStatus.STOPPED
     print(f"autosched: {_early_end(ended)}", file=sys.stderr)
@@ -97,32 +99,35 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def _exit_code(pid: int, forwarded: Collection[int]) -> int:
+def _exit_code(pid: int, forwarded: Collection[int], mask: Iterable[int]) -> int:
     """Wait until a child ends, and return its exit code. Forward the signals ``forwarded`` to the child.
 
-    A Python handler is not used, because it can miss a signal: if the signal arrives just before a blocking wait, the
-    handler runs only after the wait. Instead, all signals are blocked, and ``sigwait`` accepts them one by one. The
-    child, whose handlers are in Python, can miss a signal in this way. So each signal is sent again after a short time.
+    Args:
+        pid: The child.
+        forwarded: These signals are blocked at first.
+        mask: The mask of blocked signals from now on.
     """
-    sent: int | None = None
+    # A handler in Python would miss a signal that arrives just before a blocking wait. So the numbers of all signals
+    # are read from a pipe. SIGCHLD, which has a handler, is also written to the pipe.
+    received, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+    for number in forwarded:
+        signal.signal(number, _do_nothing)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     while True:
-        number = signal.sigwait([*forwarded, signal.SIGCHLD, signal.SIGALRM])
-        if number in forwarded:
-            sent = number
-            signal.setitimer(signal.ITIMER_REAL, _REPEAT)
-        if number != signal.SIGCHLD and sent is not None:
-            os.kill(pid, sent)  # the child exists until ``waitpid`` returns its status
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.set_wakeup_fd(before)
             return os.waitstatus_to_exitcode(status)
+        for number in os.read(received, 64):
+            if number in forwarded:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
 
 
-def _restore(handlers: Mapping[signal.Signals, Any], mask: Iterable[int]) -> None:
-    """Restore the mask of blocked signals, and the handlers."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    for number, handler in handlers.items():
-        signal.signal(number, signal.SIG_DFL if handler is None else handler)
+def _do_nothing(*_: object) -> None:
+    """Handle a signal whose number is read from a pipe."""
 
 
 def _end_with(parent: int) -> None:

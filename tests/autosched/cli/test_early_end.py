@@ -157,30 +157,36 @@ def test_main_reports_an_early_exit(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "SystemExit: 0" in capsys.readouterr().err
 
 
-# Each program prints a line and then waits. The second one misses the first signal, as a process does whose handler is
-# called just before a blocking wait.
-WAITING = (
-    "import os, time\nopen('pid', 'w').write(str(os.getpid())); print('here', flush=True); time.sleep(60)\n",
-    "import os, signal, time\nopen('pid', 'w').write(str(os.getpid()))\nsignals = {signal.SIGINT, signal.SIGTERM}\n"
-    "signal.pthread_sigmask(signal.SIG_BLOCK, signals); print('here', flush=True); signal.sigwait(signals)\n"
-    "signal.pthread_sigmask(signal.SIG_UNBLOCK, signals); time.sleep(60)\n",
-)
+BEGIN = "import os, signal, threading, time\nopen('pid', 'w').write(str(os.getpid()))\n"
+READY = "print('here', flush=True)\n"
+# In the second program, signals do not interrupt the wait of the main thread, so that Python calls no handler.
+WAITING = {
+    "a wait": f"{BEGIN}{READY}time.sleep(60)\n",
+    "a wait that signals do not interrupt": f"{BEGIN}threading.Thread(target=time.sleep, args=(60,)).start()\n"
+    f"signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])\n{READY}time.sleep(60)\n",
+}
 
 
-@pytest.mark.parametrize("source", WAITING, ids=["waits", "misses the first signal"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source: str, tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text(source)
+def started(source: str, folder: Path) -> subprocess.Popen[str]:
+    """Start a command that runs ``source``, and wait until it prints a line."""
+    (folder / "x.py").write_text(source)
     process = forked_python.Popen(
         [sys.executable, "-m", "autosched", "space", "--program", "x.py", "--size", "n=64"],
-        cwd=tmp_path,
+        cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+    assert process.stdout is not None and process.stdout.readline() == "here\n"
+    return process
+
+
+@pytest.mark.parametrize("source", WAITING.values(), ids=WAITING)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source: str, tmp_path: Path) -> None:
+    process = started(source, tmp_path)
     try:
-        assert process.stdout is not None and process.stdout.readline() == "here\n"
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
     finally:
@@ -188,6 +194,14 @@ def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source:
         process.communicate()
     assert process.returncode == 130 and err == "autosched: stopped\n"
     wait_until_ended(int((tmp_path / "pid").read_text()))
+
+
+def test_a_handler_of_the_users_file_receives_each_signal_once(tmp_path: Path) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: print('handled', flush=True))\n"
+    process = started(f"{BEGIN}{handler}{READY}signal.pause()\ntime.sleep(0.5)\nos._exit(7)\n", tmp_path)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=30)
+    assert out == "handled\n" and "exit status 7" in err
 
 
 @needs_nvrtc

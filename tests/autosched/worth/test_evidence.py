@@ -66,4 +66,4 @@ def test_shipped_recordings_are_evidence_for_every_device() -> None:
     searches = recorded_searches("h100")
     assert {one.fields["operator"] for one in searches} >= {"matmul", "softmax", "rmsnorm"}
     assert all(one.regret >= 1.0 and one.correction > 0.0 for one in searches)
-    assert recorded_searches("b200") == searches  # autosched ships no recorded search on this device
+    assert recorded_searches("b200") == searches  # autosched includes no recorded search for this device

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 from typer.models import OptionInfo
 
+from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import InputError, bad_input, listed, shortened
 from autosched.reporting.exit_status import ExitStatus
 from search_spaces.hardware.dtype_names import canonical
@@ -52,7 +53,7 @@ def for_operator(command: Command, operator: Operator, name: str) -> Command:
         except MissingOptions as error:
             raise InputError(f"{error}: see '{ctx.command_path} --help'") from error
         except KeyboardInterrupt:
-            print("autosched: stopped", file=sys.stderr)
+            print(interrupts.STOPPED_LINE, file=sys.stderr)
             return ExitStatus.STOPPED
 
     command_parameters = list(inspect.signature(command, eval_str=True).parameters.values())[2:]

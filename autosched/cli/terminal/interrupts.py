@@ -77,13 +77,13 @@ def raised() -> Iterator[None]:
     first: float | None = None
     waiting = False
 
-    def stop(_: int, frame: FrameType | None) -> None:
+    def stop(number: int, frame: FrameType | None) -> None:
         nonlocal first
         if first is None:
             first = time.monotonic()
             again(0, frame)
         elif time.monotonic() - first > PATIENCE:
-            _end()
+            _end(number)
 
     def again(_: int, frame: FrameType | None) -> None:
         nonlocal waiting
@@ -179,7 +179,10 @@ def _no_interrupt(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
 
 
-def _end(*_: object) -> NoReturn:
+def _end(number: int, _: FrameType | None = None) -> NoReturn:
+    if number in _by_default:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
     leave()
     with suppress(OSError):
         os.write(2, f"{STOPPED_LINE}\n".encode())

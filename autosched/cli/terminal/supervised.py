@@ -55,17 +55,14 @@ def supervised(command: Callable[[], int]) -> int:
         reported = os.read(reading, 1)
         if reported:
             os._exit(reported[0])  # ``os._exit`` does not flush streams, but this process has written nothing
+    was_stopped = -ended in forwarded
+    print(interrupts.STOPPED_LINE if was_stopped else f"autosched: {_early_end(ended)}", file=sys.stderr, flush=True)
     # imported lazily, because only failures need this module
     from measurements.files.work_folders import remove_temporary_of_killed
 
-    remove_temporary_of_killed()
-    if -ended in forwarded:
-        print(interrupts.STOPPED_LINE, file=sys.stderr)
-        return ExitStatus.STOPPED
-    if ended == ExitStatus.STOPPED:
-        return ExitStatus.STOPPED
-    print(f"autosched: {_early_end(ended)}", file=sys.stderr)
-    return ExitStatus.NO_ANSWER
+    with suppress(OSError):
+        remove_temporary_of_killed()
+    return ExitStatus.STOPPED if was_stopped else ExitStatus.NO_ANSWER
 
 
 def _result_of(command: Callable[[], int]) -> int:
@@ -114,7 +111,7 @@ def _exit_code(pid: int, forwarded: Collection[int], mask: Iterable[int]) -> int
     before = signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
     for number in forwarded:
         signal.signal(number, _do_nothing)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.pthread_sigmask(signal.SIG_SETMASK, set(mask) - {signal.SIGCHLD})  # a parent process may have blocked it
     while True:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:

@@ -163,7 +163,8 @@ READY = "print('here', flush=True)\n"
 WAITING = {
     "a wait": f"{BEGIN}{READY}time.sleep(60)\n",
     "a wait that signals do not interrupt": f"{BEGIN}threading.Thread(target=time.sleep, args=(60,)).start()\n"
-    f"signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM])\n{READY}time.sleep(60)\n",
+    "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])\n"
+    f"{READY}time.sleep(60)\n",
 }
 
 
@@ -183,7 +184,7 @@ def started(source: str, folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("source", WAITING.values(), ids=WAITING)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source: str, tmp_path: Path) -> None:
     process = started(source, tmp_path)
     try:
@@ -197,11 +198,27 @@ def test_signals_to_the_command_reach_its_worker(number: signal.Signals, source:
 
 
 def test_a_handler_of_the_users_file_receives_each_signal_once(tmp_path: Path) -> None:
-    handler = "signal.signal(signal.SIGTERM, lambda *_: print('handled', flush=True))\n"
-    process = started(f"{BEGIN}{handler}{READY}signal.pause()\ntime.sleep(0.5)\nos._exit(7)\n", tmp_path)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
-    assert out == "handled\n" and "exit status 7" in err
+    source = (
+        f"{BEGIN}handled = []\nsignal.signal(signal.SIGTERM, lambda *_: handled.append(1))\n{READY}"
+        "while not handled: time.sleep(0.01)\ntime.sleep(0.5)\nprint(len(handled), flush=True)\nos._exit(7)\n"
+    )
+    process = started(source, tmp_path)
+    try:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.communicate()
+    assert out == "1\n" and "exit status 7" in err
+
+
+def test_a_blocked_sigchld_does_not_delay_the_end(tmp_path: Path) -> None:
+    code = (
+        "import signal; from autosched.cli.terminal.supervised import supervised\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD]); raise SystemExit(supervised(lambda: 3))"
+    )
+    done = forked_python.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 3, done.stderr
 
 
 @needs_nvrtc

@@ -20,11 +20,13 @@ from autosched.cli.options.config_files import config_files
 from autosched.cli.options.devices import DeviceOption, detected_gpu, target
 from autosched.cli.options.problem import whole_number
 from autosched.cli.options.search import JsonOption
+from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.console import show, stderr_console, stdout_console
 from autosched.cli.terminal.errors import InputError, bad_input, within
-from autosched.cli.terminal.output import print_json
+from autosched.cli.terminal.output import print_json, say
 from autosched.cli.terminal.progress import Counter
 from autosched.reporting import formatting
+from autosched.reporting.exit_status import ExitStatus
 
 if TYPE_CHECKING:
     from autosched.regression.config_files import TunedConfigs
@@ -105,17 +107,21 @@ def tune_moe(
         backend = "cuda" if measure else "estimate"
         return expert_products.tune_layer(products, row, db, trials=candidates, backend=backend, json=json)
     with bad_input():
-        with Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
-            tuned = files.tune(
-                Path(moe),
-                row,
-                rows=sizes,
-                ranks=ranks,
-                dtype=dtype,
-                candidates=candidates,
-                measure=measure,
-                on_batch_size=progress.advance,
-            )
+        try:
+            with interrupts.raised(), Counter(stderr_console(), "batch sizes", len(sizes)) as progress:
+                tuned = files.tune(
+                    Path(moe),
+                    row,
+                    rows=sizes,
+                    ranks=ranks,
+                    dtype=dtype,
+                    candidates=candidates,
+                    measure=measure,
+                    on_batch_size=progress.advance,
+                )
+        except KeyboardInterrupt:
+            say("stopped; no file was written")
+            return ExitStatus.STOPPED
         if db is not None:
             from measurements.store.store import Store
 

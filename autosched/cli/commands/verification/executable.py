@@ -26,7 +26,9 @@ from autosched.cli.options.devices import target
 from autosched.cli.options.groups import grouped
 from autosched.cli.options.verification import Findings, VerificationEffort
 from autosched.cli.options.verified_files import Executable, UndefinedMemory
+from autosched.cli.terminal import interrupts
 from autosched.cli.terminal.errors import InputError
+from autosched.cli.terminal.output import say
 from autosched.reporting.ci import CheckedCase, Summary
 from autosched.reporting.exit_status import ExitStatus
 from autosched.verify.executables import run_planned
@@ -93,7 +95,7 @@ def verify_executable(
     output.check([program[0]])
     plan = replace(findings.plan(effort), time_limit=effort.seconds(TIME_LIMIT))
     try:
-        with _stdout_as_stderr(output.json):
+        with interrupts.raised(), _stdout_as_stderr(output.json):
             result, verdict = run_planned(
                 program,
                 target(effort.device),
@@ -104,6 +106,9 @@ def verify_executable(
             )
     except ExecutableRefused as refused:
         raise InputError(str(refused)) from None
+    except KeyboardInterrupt:  # the program has been killed
+        say("stopped")
+        return ExitStatus.STOPPED
     conclusion = _conclusion(result)
     cases = _cases(result, verdict, program[0], notes_fail)
     summary = Summary(command, "executable", program[0], status_of(cases), conclusion, cases, result.seconds)

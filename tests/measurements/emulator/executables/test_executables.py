@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import forked_python
 import pytest
 from cuda_programs import cuda_program
+from ended_processes import wait_until_ended
 from needs import needs_compiler
 
 from measurements.emulator.executables.fatbin import FatBinaryError, ptx_texts
@@ -59,6 +61,21 @@ def test_sound_programs_run_to_their_end(name: str) -> None:
     assert done.stdout.splitlines()[-1] == "PASS", done.stderr
     assert done.returncode == 0, done.stderr
     assert "nothing was found" in done.stderr
+
+
+def test_a_stopped_command_ends_the_program() -> None:
+    command = [sys.executable, "-m", "autosched", "run", str(build("waiting"))]
+    process = forked_python.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        program = int(process.stdout.readline())
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=50)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 130 and err == "autosched: stopped\n"
+    wait_until_ended(program)
 
 
 # The merging kernel loads the partitions before it waits for the kernel that computes these partitions.

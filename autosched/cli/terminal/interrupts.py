@@ -31,7 +31,7 @@ REPEAT = 0.02  # seconds after which a signal is sent again if it has not been h
 
 STOPPED_LINE = "autosched: stopped"
 
-_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _DEFAULTS = (signal.default_int_handler, signal.SIG_DFL)
 _by_default: set[int] = set()  # signals whose handler ``end_by_default`` has replaced
 _LOCKING = (threading.__file__, os.path.dirname(concurrent.futures.__file__) + os.sep)
@@ -41,7 +41,7 @@ _WAITS = ("wait", "_wait_for_tstate_lock")
 
 def take() -> None:
     """Install handlers that end the process immediately on Ctrl-C and similar signals. Ignored signals stay ignored."""
-    for number in _SIGNALS:
+    for number in SIGNALS:
         if signal.getsignal(number) in _DEFAULTS:
             signal.signal(number, _end)
 
@@ -51,7 +51,7 @@ def end_by_default() -> None:
 
     Unlike a handler in Python, the system does not miss a signal that arrives just before a blocking wait.
     """
-    for number in _SIGNALS:
+    for number in SIGNALS:
         if signal.getsignal(number) is _end:
             signal.signal(number, signal.SIG_DFL)
             _by_default.add(number)
@@ -59,7 +59,7 @@ def end_by_default() -> None:
 
 def leave() -> None:
     """Ignore signals from now on: the process is about to end, and a late signal must not change its exit status."""
-    for number in _SIGNALS:
+    for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -70,7 +70,7 @@ def raised() -> Iterator[None]:
     The block must be the last thing that a command runs. Without an earlier call of ``take``, signals are handled as
     usual.
     """
-    handled = [number for number in _SIGNALS if _ends(number)]
+    handled = [number for number in SIGNALS if _ends(number)]
     if not handled:
         yield
         return

@@ -15,7 +15,6 @@ from contextlib import suppress
 from autosched.cli.terminal import interrupts
 from autosched.reporting.exit_status import ExitStatus
 
-_FORWARDED = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 _PR_SET_PDEATHSIG = 1  # constant of <linux/prctl.h>
 
 
@@ -30,7 +29,7 @@ def supervised(command: Callable[[], int]) -> int:
         return command()
     reading, writing = os.pipe()
     parent = os.getpid()
-    forwarded = [number for number in _FORWARDED if signal.getsignal(number) != signal.SIG_IGN]
+    forwarded = [number for number in interrupts.SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
     of_child_end = signal.signal(signal.SIGCHLD, _do_nothing)  # if SIGCHLD is ignored, no exit code is available
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, forwarded)  # until both processes have their handlers
     pid = os.fork()
@@ -47,8 +46,7 @@ def supervised(command: Callable[[], int]) -> int:
         raise SystemExit(status)
     os.close(writing)
     ended = _exit_code(pid, forwarded, mask)
-    for number in _FORWARDED:
-        signal.signal(number, signal.SIG_IGN)  # the child has ended; later signals must not change the status
+    interrupts.leave()
     # do not wait until the pipe is closed: child processes of the child may keep it open
     os.set_blocking(reading, False)
     with suppress(BlockingIOError):
